@@ -122,7 +122,9 @@ def test_older_files_are_read_as_the_newer_ones_of_the_same_model(capsys):
     newer, older = (
         read_layers(phi | {"rope_scaling": FACTORS | {"type": kind}}) for kind in ("longrope", "su")
     )
-    assert audit(newer) == audit(older)
+    (group,), (same,) = newer.groups, older.groups
+    np.testing.assert_allclose(group.inv_freq, same.inv_freq, rtol=1e-12)
+    assert group.scales.rotated == pytest.approx(same.scales.rotated)
     assert "the audit reads the config as an import does" in capsys.readouterr().err
     assert newer.groups[0].scales.rotated == pytest.approx(1 + math.log(32) / math.log(4096))
     null = read_layers(FOLDER | LONG | {"rope_scaling": OLMO | {"factor": None}})

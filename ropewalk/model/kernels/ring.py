@@ -37,8 +37,8 @@ def attention(
     shard = Shard(indices_T, zigzag(segment_ids_BT))
     of_ring = Parts(*(functools.partial(f, parts, axis) for f in (_forward, _backward)))
     arrays = zigzag(q_BTNH), zigzag(k_BSKH), zigzag(v_BSKU)
-    out_BTNU, lse_BTN = attend(of_ring, *arrays, shard, window)
-    return _from_zigzag(out_BTNU, axis=axis), _from_zigzag(lse_BTN, axis=axis)
+    outputs: tuple[jax.Array, jax.Array] = attend(of_ring, *arrays, shard, window)
+    return _from_zigzag(outputs[0], axis=axis), _from_zigzag(outputs[1], axis=axis)
 
 
 def _forward(parts: Parts, axis: str, q_BTNH, k_BSKH, v_BSKU, queries: Shard, keys: Shard, window):
