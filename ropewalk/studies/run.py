@@ -94,6 +94,11 @@ def missing(
             except ValueError as error:
                 raise ValueError(f"card {card.name}, member {name}: {error}") from error
             key = name, seed, count_tokens(config)
+            if card.tokens is not None and key[2] != count_tokens(budget):
+                raise ValueError(
+                    f"card {card.name}, member {name}: trains on {key[2]:,} tokens, not on the "
+                    f"card's {count_tokens(budget):,}; give batch size and context to all members"
+                )
             if row := by_key.get(key):
                 rows.check(row, config)
             elif (name, seed) not in finished:

@@ -9,6 +9,7 @@ from ropewalk.configs import find_config
 from ropewalk.configs.changes import change
 from ropewalk.model.rotary.rope import Rope
 from ropewalk.studies.card import Card, Claim, Value, read
+from ropewalk.studies.run import missing
 
 WSD = change(find_config("tiny"), train=dict(schedule="wsd", warmup_steps=2))
 BASES = {"ten": ("model.rotary.base=10",), "b1e4": ()}
@@ -111,3 +112,11 @@ def test_a_card_is_read_from_a_file(tmp_path):
     assert (config.model.num_layers, config.model.rotary) == (1, Rope(base=10))
     assert config.train == WSD.train and echo.name == config.name == "echo"
     assert echo.claims[0].measure(echo, [1, 2]) == Value(4.0, 3.0, 5.0, 2)
+
+
+def test_a_member_trains_on_the_tokens_of_its_card():
+    """Twice the rows of a step are twice the tokens; a row would name another budget."""
+    other = card(members={"wide": (f"data.batch_size={2 * WSD.data.batch_size}",)})
+    with pytest.raises(ValueError, match=r"member wide: trains on .* not on the card's"):
+        missing(other, 0, [])
+    assert missing(card(), 0, [])

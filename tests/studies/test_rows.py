@@ -72,6 +72,15 @@ def test_a_row_is_read_as_it_was_written(tmp_path):
     assert path.read_bytes() == before
 
 
+def test_files_that_were_concatenated_keep_all_rows(tmp_path):
+    for number in (1, 2):
+        rows.append(tmp_path / f"{number}", [row(seed=number)])
+    path = tmp_path / "card.jsonl.xz"
+    path.write_bytes(b"".join((tmp_path / n / path.name).read_bytes() for n in "12"))
+    rows.append(tmp_path, [row(seed=3)])
+    assert [other.seed for other in rows.read(path)] == [1, 2, 3]
+
+
 def test_losses_are_those_of_the_answers():
     results = make_results(documents=9, questions=40)
     losses, by_bin = Losses.from_rows(results), fine_bin_number(results["distance"])
