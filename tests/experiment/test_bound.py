@@ -59,7 +59,7 @@ def read(sweep: Path) -> str:
 
 @pytest.mark.slow
 def test_no_file_of_another_run_and_no_flipped_bit_is_read_without_a_word(sweep, tmp_path):
-    """Of the walk, `pytest -s` prints a table."""
+    """Each replaced file is refused or told; `pytest -s` prints the table."""
     run, other = sweep / "base=10", shutil.copytree(sweep / "base=99", tmp_path / "other")
     shutil.rmtree(other / "held_out")  # the members have one text
     make_store(other / "held_out", [[5, 6, 7] * 99] * 60)
@@ -102,7 +102,7 @@ def test_no_file_of_another_run_and_no_flipped_bit_is_read_without_a_word(sweep,
 
 @pytest.mark.slow
 def test_members_of_an_interrupted_sweep_are_compared_at_one_step(sweep, tmp_path):
-    """As after a kill between the saves of two members."""
+    """A kill between the saves of two members leaves them at different steps."""
     sweep = shutil.copytree(sweep, tmp_path / "sweep")
     shutil.rmtree(sweep / "base=99" / "checkpoints" / "2")
     runs = find_runs([sweep])

@@ -29,6 +29,6 @@ def test_logits_equal_those_of_the_locked_versions(member):
 
 
 def test_a_new_default_changes_no_identity():
-    """What the first commit with these runs gave; rows of runs carry it."""
+    """The identity is that of the first commit with these runs, which result rows carry."""
     run = RunDirectory(RUNS / "base=10,num_heads=1")
     assert run_id(run, 1000) == "edbf8ebb578f-3485186564fb"

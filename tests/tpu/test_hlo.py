@@ -113,7 +113,7 @@ def test_asynchronous_instructions_count_once():
 
 
 def test_bytes_that_a_chip_receives():
-    """Of 32 parts all but its own; an all-reduce is a scatter and a gather."""
+    """A device receives 31 of 32 parts; an all-reduce is a scatter and a gather."""
     gather = Collective(kind="all-gather", count=2, num_bytes=1024, group=32)
     reduce = dataclasses.replace(gather, kind="all-reduce")
     permute = dataclasses.replace(gather, kind="collective-permute")

@@ -14,7 +14,7 @@ LINES = [text for row in ROWS for text in re.findall("`(.*?)`", row[-1])]
 
 
 def test_the_table_is_that_of_the_docstrings():
-    """Otherwise: put what `python -m model.rotary cookbook` prints in its place."""
+    """If it fails, replace the table by what `ropewalk theory cookbook` prints."""
     assert cookbook() in TABLE
     assert [row[0].strip() for row in ROWS] == list(variants())
     assert {len(row) for row in ROWS} == {6}
