@@ -6,4 +6,5 @@ import pytest
 @pytest.fixture(autouse=True)
 def no_transformers(monkeypatch, request):
     if "hf" not in request.keywords:
-        monkeypatch.setattr("ropewalk.interop.check.has_transformers", lambda: False)
+        for module in ("check", "transformers_model"):
+            monkeypatch.setattr(f"ropewalk.interop.{module}.has_transformers", lambda: False)
