@@ -1,8 +1,5 @@
 """The command line of train.py and sweep.py: parse, check or train, print."""
 
-import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
-
-# isort: split
 import argparse
 import dataclasses
 import functools
