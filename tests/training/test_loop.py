@@ -172,16 +172,20 @@ def test_another_machine_is_named_at_a_resume(tmp_path, tiny_data, monkeypatch, 
             assert capsys.readouterr().err.count("XLA_FLAGS= (now --xla_cpu") == notes
 
 
-@pytest.mark.slow
-def test_a_killed_data_worker_ends_the_run_with_a_checkpoint(tmp_path, tiny_data, monkeypatch):
-    """Grain raises this error in the main process."""
+@pytest.mark.parametrize(("number", "status"), [(0, 42), (signal.SIGTERM, 130)])
+def test_a_killed_data_worker_ends_the_run_with_a_checkpoint(
+    number, status, tmp_path, tiny_data, monkeypatch
+):
+    """Grain raises this error in the main process; a signal may reach the workers too."""
     make_batches = pipeline.make_batches
 
     def make_three(data, **options):
         yield from itertools.islice(make_batches(data, **options), 3)
+        os.kill(os.getpid(), number)
         raise RuntimeError("Worker process was terminated unexpectedly with exit code -9. Search")
 
     monkeypatch.setattr(pipeline, "make_batches", make_three)
-    messages = call("train.py", "tiny", *tiny_data, *NINE, "--workdir", tmp_path, status=42)
+    messages = call("train.py", "tiny", *tiny_data, *NINE, "--workdir", tmp_path, status=status)
     assert RunDirectory(tmp_path).steps() == [3] and "Traceback" not in messages
-    assert "error: a data worker was killed" in messages.splitlines()[-1]
+    expected = "by SIGTERM at step 3 of 9; saved" if number else "error: a data worker was killed"
+    assert expected in messages.splitlines()[-1]
