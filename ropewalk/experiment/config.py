@@ -103,6 +103,11 @@ class TrainConfig:
         object.__setattr__(self, "warmup_steps", min(self.warmup_steps, self.num_steps))
 
 
+def is_frozen(path: str, train: TrainConfig) -> bool:
+    """Return whether the parameter with this dotted path keeps its value."""
+    return any(f".{name}." in f".{path}." for name in train.frozen)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MeshConfig:
     """Numbers of devices along each axis; one axis may be -1, the rest of the devices.

@@ -10,7 +10,7 @@ import jax
 import optax
 from jax.sharding import NamedSharding
 
-from ropewalk.experiment.config import TrainConfig
+from ropewalk.experiment.config import TrainConfig, is_frozen
 from ropewalk.model.transformer import Params
 
 
@@ -27,12 +27,10 @@ def make_optimizer(config: TrainConfig) -> optax.GradientTransformation:
     if not config.frozen:
         return adamw
 
-    def is_frozen(path: tuple, _) -> bool:
-        name = ".".join(["", *(key.key for key in path), ""])
-        return any(f".{part}." in name for part in config.frozen)
-
     def frozen(params: Params) -> Params:
-        return jax.tree_util.tree_map_with_path(is_frozen, params)
+        return jax.tree_util.tree_map_with_path(
+            lambda path, _: is_frozen(".".join(key.key for key in path), config), params
+        )
 
     # Before the norm, which frozen parameters have no part in, and after the decay.
     stop = optax.masked(optax.set_to_zero(), frozen)
