@@ -10,8 +10,9 @@ from ropewalk.model import transformer
 from ropewalk.reporting.task_view import view_of
 from tests.models import small_model
 
+DYNAMIC = "dynamic_yarn(base=100,original_context_length=32,rotary_fraction=0.5)"
 VARIANTS = {  # verdict on their positions
-    "[dynamic_yarn(base=100,original_context_length=32,rotary_fraction=0.5),nope]": "equal within 1e-5",
+    f"[{DYNAMIC},nope]": "equal within 1e-5",
     "rope(base=100,log_n=train)": r"differs by 0\.\d+",
 }
 
