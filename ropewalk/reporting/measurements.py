@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import re
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -119,7 +120,7 @@ class Measurement:
         return f"{self.value:.{self.kind_info.decimals}f}"
 
     @property
-    def task_columns(self) -> dict[str, float]:
+    def task_columns(self) -> Mapping[str, float | str]:
         """Columns specific to this task (`TaskView.columns`)."""
         return view_of(self.task).columns(self.rows, self.trained)
 
