@@ -21,7 +21,7 @@ from ropewalk.utils.errors import UnreachableError
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.limits import read_bytes
 from ropewalk.utils.manifest import DamagedError
-from ropewalk.utils.messages import one_line, quoted
+from ropewalk.utils.messages import one_line, print_note, quoted
 from ropewalk.utils.paths import as_path
 
 NUM_KEYS = NUM_VALUES = 64  # symbols of retrieval documents
@@ -327,11 +327,11 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
     There is byte fallback and no normalization, so that decoding restores every text exactly.
     Digits are split; `<key_0>` ... `<value_63>` are reserved for retrieval documents. The alphabet
     is printable ASCII and the most frequent other characters, until they cover 99.95% of the text
-    or fill a quarter of the free pieces; other characters become bytes.
+    or fill a quarter of the free pieces; other characters become bytes. A small text has fewer
+    pieces than `vocab_size`.
 
     Raises:
-      ValueError: if there is no text, or `vocab_size` has no room for bytes, symbols and ASCII, or
-        is too large for the text.
+      ValueError: if there is no text, or `vocab_size` has no room for bytes, symbols and ASCII.
     """
     check_vocab_size(vocab_size)
     lines = [line for text in texts for line in _training_lines(text)]
@@ -347,12 +347,13 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
         alphabet.add(character)
         covered += count
     outside = re.compile(f"[^{re.escape(''.join(sorted(alphabet)))}]+")
-    parts = (part for line in lines for part in outside.split(line) if part)
     # Before 0.2.3, training aborts if a required character is absent; add each as a line.
     is_old = tuple(map(int, sentencepiece.__version__.split(".")[:3])) < (0, 2, 3)
     absent = sorted(_ASCII - counts.keys()) if is_old else []
-    model = io.BytesIO()
-    try:
+
+    def train_model(**limit: bool) -> bytes:
+        parts = (part for line in lines for part in outside.split(line) if part)
+        model = io.BytesIO()
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=itertools.chain(parts, absent),
             model_writer=model,
@@ -369,13 +370,18 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
             allow_whitespace_only_pieces=True,
             max_sentence_length=8 * _TRAINING_LINE,
             minloglevel=2,
+            **limit,
         )
-    except RuntimeError as error:
-        raise ValueError(
-            f"data.vocab_size={vocab_size} does not suit this text: "
-            f"{str(error).strip().splitlines()[-1]} Use more text, or data.tokenizer=FILE"
-        ) from None
-    write_atomically(Path(path), model.getvalue())
+        return model.getvalue()
+
+    try:
+        model = train_model()
+    except RuntimeError:  # the text is too small for so many pieces
+        model = train_model(hard_vocab_limit=False)
+    write_atomically(Path(path), model)
+    if (size := Tokenizer(path).vocab_size) < vocab_size:
+        what = f"data.vocab_size={vocab_size}: the text is too small for so many pieces"
+        print_note(path, f"{what}; its tokenizer has {size}")
 
 
 def _training_lines(text: str) -> Iterator[str]:

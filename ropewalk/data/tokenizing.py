@@ -1,8 +1,10 @@
 """Documents of a source to token stores, in threads: the slow part of `data.prepare`."""
 
 import contextlib
+import dataclasses
 import functools
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -69,7 +71,7 @@ def write_prepared(
     paths = [file_in(folder)]
     if source.has_text:
         writer = _StoreWriter(folder, tokenizer, settings)
-        report |= _write_stores(writer, source, tokenizer)
+        report |= _write_stores(writer, *_hold_out(source, tokenizer, settings), tokenizer)
         stores = ["validation", *domains.folders(settings).values()]
         paths += [folder / name / "store.json" for name in stores]
     if identities(source) != settings["files"]:
@@ -116,8 +118,14 @@ def _check(documents: Iterable[Document], source: Source) -> Iterator[Document]:
         yield document
 
 
-def _write_stores(writer: "_StoreWriter", source: Source, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Write the stores of both splits; return the counts for `prepare.json`."""
+def _write_stores(
+    writer: "_StoreWriter", source: Source, last: tuple[int, int], tokenizer: Tokenizer
+) -> dict[str, Any]:
+    """Write the stores of both splits; return the counts for `prepare.json`.
+
+    Args:
+      last: the last `_turn` that is held out.
+    """
     threads = num_cpus()
     sizes = [file.size for file in source.files]
     with contextlib.closing(writer):
@@ -126,7 +134,7 @@ def _write_stores(writer: "_StoreWriter", source: Source, tokenizer: Tokenizer) 
         done = sum(sizes[:file])
         with byte_progress("tokenizing", sum(sizes), done=done) as on_bytes:
             documents = source.read(start=(file, line), on_bytes=on_bytes)
-            bundles = _bundles(_split(documents, source))
+            bundles = _bundles(_split(documents, source, last))
             encode = functools.partial(_encode, tokenizer)
             for bundle in map_ahead(encode, bundles, num_threads=threads, ahead=4 * threads):
                 for document, ids in bundle:
@@ -156,13 +164,14 @@ def _write_stores(writer: "_StoreWriter", source: Source, tokenizer: Tokenizer) 
     }
 
 
-def _split(documents: Iterable[Document], source: Source) -> Iterator[Document]:
+def _split(
+    documents: Iterable[Document], source: Source, last: tuple[int, int]
+) -> Iterator[Document]:
     """Yield all documents with our names of their subsets, and whether they are held out.
 
     The text of one that `subset_shares` leaves out is empty.
     """
     has_validation_files = any(file.validation for file in source.files)
-    last = (0, 0) if has_validation_files else _last_held_out(source)
     shares = by_corpus(source.subset_shares)
     for document in _check(documents, source):
         subset, held_out = subset_name(document.subset), document.held_out
@@ -184,6 +193,43 @@ def _turn(digest: str, source: Source) -> tuple[int, int]:
     """Return the place of a text among those that may be held out; the first have 0 in front."""
     number = int(digest[:8], 16)
     return number % source.held_out_every, number
+
+
+def names_held_out(source: Source) -> bool:
+    """Return whether names of files decide what is held out."""
+    return any(file.validation for file in dataclasses.replace(source, ends=0).files)
+
+
+def _hold_out(
+    source: Source, tokenizer: Tokenizer, settings: dict[str, Any]
+) -> tuple[Source, tuple[int, int]]:
+    """Return the source to read, and the last `_turn` that is held out.
+
+    With "held_out_ids" in the settings, so many ids are held out: whole documents in the order of
+    their turns, but not all, or the end of a single one.
+    """
+    if "held_out_ids" not in settings:
+        named = any(file.validation for file in source.files)
+        return source, (0, 0) if named else _last_held_out(source)
+    wanted, sizes = settings["held_out_ids"], Counter()
+    source, shares = dataclasses.replace(source, ends=0), by_corpus(source.subset_shares)
+
+    def count(document: Document) -> int:
+        return len(_encode(tokenizer, [document])[0][1])
+
+    for document in _check(source.read(), source):
+        digest = hashlib.sha256(document.text.encode()).hexdigest()
+        if not document.problem and _is_kept(digest, document, shares):
+            sizes[_turn(digest, source)] += count(document)
+    if len(sizes) > 1:
+        *turns, _ = sorted(sizes)
+        sums = np.cumsum([sizes[turn] for turn in turns])
+        return source, turns[min(int(np.searchsorted(sums, wanted)), len(turns) - 1)]
+    for ends in range(10, 1, -1):
+        source = dataclasses.replace(source, ends=ends)
+        if sum(count(part) for part in source.read() if part.held_out) >= wanted:
+            break
+    return source, (0, 0)
 
 
 def _last_held_out(source: Source) -> tuple[int, int]:
