@@ -149,7 +149,10 @@ class FileSource(Source):
             label = self._label(file, record)
             document = Document(text, file, number, label, problem, damaged)
             parts = _parts(document, self._ends) if has_parts and not problem else [document]
-            yield from (part for part in parts if part.line >= line)
+            del text, record, document  # a long text is in memory once
+            while parts:
+                if (part := parts.pop(0)).line >= line:
+                    yield part
 
     def subsets(self) -> set[str]:
         """Return the first label of each file, and RedPajama's subsets, which documents name."""

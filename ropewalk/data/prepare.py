@@ -272,7 +272,10 @@ def check_arguments(config: DataConfig) -> Tokenizer | None:
     source.check()
     domains.check(config, source)
     if config.tokenizer:
-        return Tokenizer(config.tokenizer)
+        tokenizer = Tokenizer(config.tokenizer)
+        if changes := source.has_text and tokenizer.describe_changes():
+            print_note(tokenizer, f"data.tokenizer={config.tokenizer} {changes}")
+        return tokenizer
     tokenizer_lib.check_vocab_size(config.vocab_size)
     return None
 

@@ -184,24 +184,32 @@ class Tokenizer:
         windows = np.lib.stride_tricks.sliding_window_view(ids, len(spelled))
         return np.flatnonzero((windows == spelled).all(axis=1))
 
-    def change(self, text: str, ids: np.ndarray | None = None) -> str:
-        """Describe the first change of a text, such as a space for a newline; "" if there is none.
+    def text_of(self, ids: np.ndarray, *, inside: bool = False) -> bytes:
+        """Return the text that ids stand for; bits per byte count these bytes.
 
         Args:
-          text: text of a document.
-          ids: ids of the text, with BOS and EOS or without; None: encode it.
+          ids: of a document, with BOS and EOS or without.
+          inside: as of `encode`.
         """
-        ids = np.array(self.encode(text)) if ids is None else ids
-        pieces = np.array(self.piece_bytes, object)[ids]
+        pieces = self._piece_array[ids]
         for first in self.spelled_spaces(ids):
             pieces[first : first + 3] = b" ", b"", b""
-        stored, before = b"".join(pieces)[self.adds_space :], text.encode()
-        if stored == before:
-            return ""
-        after = stored.decode(errors="replace")
-        place = next((i for i, (a, b) in enumerate(zip(text, after, strict=False)) if a != b), 0)
-        first, changed = (quoted(x[max(0, place - 8) : place + 8]) for x in (text, after))
-        return f"{first} became {changed}"
+        return b"".join(pieces)[self.adds_space and not inside :]
+
+    @functools.cached_property
+    def _piece_array(self) -> np.ndarray:
+        return np.array(self.piece_bytes, object)
+
+    def describe_changes(self) -> str:
+        """Describe how `HARD_TEXT` changes when it is encoded and decoded; "" if it does not."""
+        ids, before = np.array(self.encode(HARD_TEXT)), HARD_TEXT.encode()
+        if (after := self.text_of(ids)) != before:
+            sizes = f"{len(before)} bytes of a test text become {len(after)}"
+            change = first_change(HARD_TEXT, after.decode(errors="replace"))
+            return f"does not keep every text ({change}): {sizes}, and bits per byte count these"
+        if (decoded := self.decode(ids)) != HARD_TEXT:
+            return f"decodes to another text ({first_change(HARD_TEXT, decoded)})"
+        return ""
 
     @functools.cached_property
     def digit_ids(self) -> np.ndarray:
@@ -260,6 +268,13 @@ class Tokenizer:
     def fillers(self) -> np.ndarray:
         """Ordinary pieces that are neither keys nor values, for random text, int32."""
         return np.setdiff1d(self._ordinary, self._symbols).astype(np.int32)
+
+
+def first_change(before: str, after: str) -> str:
+    """Describe the first difference of two texts, such as a space for a newline."""
+    pairs = enumerate(itertools.zip_longest(before, after))
+    start = max(0, next((i for i, (a, b) in pairs if a != b), 0) - 8)
+    return " became ".join(quoted(text[start : start + 16]) for text in (before, after))
 
 
 # The message `normalizer_spec { add_dummy_prefix: false }`. Appended to a model's file, protobuf

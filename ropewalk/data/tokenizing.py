@@ -7,7 +7,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from ropewalk.data.source import (
     ignore_bytes,
     subset_name,
 )
-from ropewalk.data.tokenizer import Tokenizer, file_in
+from ropewalk.data.tokenizer import Tokenizer, file_in, first_change
 from ropewalk.data.verify import read_tokenizer
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.manifest import file_entries, read_manifest, write_manifest
@@ -137,11 +137,12 @@ def _write_stores(
             bundles = _bundles(_split(documents, source, last))
             encode = functools.partial(_encode, tokenizer)
             for bundle in map_ahead(encode, bundles, num_threads=threads, ahead=4 * threads):
-                for document, ids in bundle:
+                for encoded in bundle:
                     try:
-                        writer.add(document, ids)
+                        writer.add(encoded)
                     except ValueError as error:
-                        raise ValueError(f"{_place(document, source)}: {error}") from None
+                        where = _place(encoded.document, source)
+                        raise ValueError(f"{where}: {error}") from None
             counts = writer.finish()
     before, after = (sum(progress[name].values()) for name in ("text_bytes", "piece_bytes"))
     if after != before or writer.changed:
@@ -215,7 +216,7 @@ def _hold_out(
     source, shares = dataclasses.replace(source, ends=0), by_corpus(source.subset_shares)
 
     def count(document: Document) -> int:
-        return len(_encode(tokenizer, [document])[0][1])
+        return len(_encode(tokenizer, [document])[0].ids)
 
     for document in _check(source.read(), source):
         digest = hashlib.sha256(document.text.encode()).hexdigest()
@@ -285,17 +286,40 @@ def _bundles(documents: Iterable[Document]) -> Iterator[list[Document]]:
         yield bundle
 
 
-def _encode(tokenizer: Tokenizer, bundle: list[Document]) -> list[tuple[Document, np.ndarray]]:
-    """Return documents with their ids. SentencePiece releases the interpreter lock."""
-    encoded = []
-    for document in bundle:
-        ids = [
-            np.array(tokenizer.encode(text, inside=n > 0), np.int32)
-            for n, text in enumerate(_cut(document.text))
-        ]
-        stored = np.concatenate([[tokenizer.bos_id], *ids, tokenizer.end]).astype(np.int32)
-        encoded.append((document, stored))
-    return encoded
+class _Encoded(NamedTuple):
+    """A document without its text, which may be long.
+
+    Attributes:
+      document: the document.
+      ids: of a store's type, from BOS to EOS.
+      text_bytes, piece_bytes: UTF-8 bytes of the text, and of the text that its ids stand for.
+      change: the first difference between them; "" if there is none.
+    """
+
+    document: Document
+    ids: np.ndarray
+    text_bytes: int
+    piece_bytes: int
+    change: str
+
+
+def _encode(tokenizer: Tokenizer, bundle: list[Document]) -> list[_Encoded]:
+    """Return documents as ids. SentencePiece releases the interpreter lock."""
+    return [_encode_document(tokenizer, document) for document in bundle]
+
+
+def _encode_document(tokenizer: Tokenizer, document: Document) -> _Encoded:
+    dtype = store_lib.store_dtype(tokenizer.vocab_size)
+    parts, before, after, change = [[tokenizer.bos_id]], 0, 0, ""
+    for number, text in enumerate(_cut(document.text)):
+        ids = np.array(tokenizer.encode(text, inside=number > 0), dtype)
+        content, stored = text.encode(), tokenizer.text_of(ids, inside=number > 0)
+        if content != stored and not change:
+            change = first_change(text, stored.decode(errors="replace"))
+        parts.append(ids)
+        before, after = before + len(content), after + len(stored)
+    ids = np.concatenate([*parts, tokenizer.end], dtype=dtype, casting="unsafe")
+    return _Encoded(document._replace(text=""), ids, before, after, change)
 
 
 class _StoreWriter:
@@ -321,7 +345,7 @@ class _StoreWriter:
         for name in self._names:
             (folder / name).mkdir(exist_ok=True)
         self._writers: dict[str, store_lib.ShardWriter] = {}
-        self.changed, self._num_compared = "", 0
+        self.changed = ""
         self.progress = {
             "after": [0, 1],
             "shards": {name: [] for name in self._names},
@@ -344,13 +368,13 @@ class _StoreWriter:
         for writer in self._writers.values():
             writer.discard()
 
-    def add(self, document: Document, ids: np.ndarray) -> None:
+    def add(self, encoded: _Encoded) -> None:
         """Store a document of `_split`, or count a skipped one.
 
         Raises:
           ValueError: as `domains.domain_of`, or if there is BOS or EOS inside the document.
         """
-        progress = self.progress
+        progress, document, ids = self.progress, encoded.document, encoded.ids
         progress["after"] = [document.file, document.line + 1]
         if document.problem:
             progress["num_skipped"] += 1
@@ -359,7 +383,7 @@ class _StoreWriter:
             return
         if document.subset in self._subsets and document.subset not in progress["subsets"]:
             progress["subsets"].append(document.subset)
-        if not document.text:
+        if not encoded.text_bytes:
             return
         if not self._writers:
             shard, vocab_size = f"{progress['num_segments']:05d}", self._tokenizer.vocab_size
@@ -376,12 +400,9 @@ class _StoreWriter:
             key = domains.domain_of(self._settings, document.subset or "", len(ids))
             name = self._folders[key]
         self._writers[name].append(ids)
-        progress["text_bytes"][name] += len(document.text.encode())
-        added = self._tokenizer.adds_space + 2 * len(self._tokenizer.spelled_spaces(ids))
-        progress["piece_bytes"][name] += int(self._tokenizer.piece_lengths[ids].sum()) - added
-        if not self.changed and self._num_compared < SAMPLE:
-            self._num_compared += len(document.text)
-            self.changed = self._tokenizer.change(document.text, ids)
+        progress["text_bytes"][name] += encoded.text_bytes
+        progress["piece_bytes"][name] += encoded.piece_bytes
+        self.changed = self.changed or encoded.change
         if sum(writer.num_tokens for writer in self._writers.values()) >= SHARD_TOKENS:
             self._finish_shards()
 
