@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import hashlib
 import itertools
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -198,6 +199,8 @@ def _from_workers(batches: HostBatches, num_workers: int) -> Iterator[Batch]:
         num_workers=num_workers, per_worker_buffer_size=_PREFETCH
     )
     source = grain.MapDataset.source(batches)
+    # After a worker that was killed, another process removes its shared memory, and would say so.
+    os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker")
     # Workers build documents of tasks in users' files, and did not see the command line.
     prepare_worker = functools.partial(_prepare_worker, plugins.allowed())
     return iter(source.to_iter_dataset(options).mp_prefetch(processes, prepare_worker))

@@ -30,6 +30,7 @@ from tests.models import make_plan, tiny_config, train_run
 from tests.training.helpers import (
     CONSTANT,
     NINE,
+    SPLIT,
     Processes,
     assert_same_run,
     data_state,
@@ -71,7 +72,7 @@ CONTINUED = (
 def test_killed_again_and_again_it_ends_bit_identical(rows, tmp_path, tiny_data, environment):
     """In three stages, each with positions and moments of its own; one freezes the embedding."""
     stages = "[model.rotary.base=100,train.frozen=[embedding]],[model.rotary=nope,train.frozen=[]]"
-    arguments = ["tiny", *tiny_data, *NINE, "train.save_every=4"]
+    arguments = ["tiny", *tiny_data, *NINE, *SPLIT, "train.save_every=4"]
     arguments += [f"stages=[{stages}]", "--workdir"]
     call("train.py", *arguments, tmp_path / "whole")
     whole = RunDirectory(tmp_path / "whole")
