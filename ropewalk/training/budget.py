@@ -49,7 +49,7 @@ _SIDE, _REPEATS = 1024, 4  # of the matrix product
 _CHIP = "H100"  # where other devices than those of this process will train
 
 
-def describe(checks: Sequence[Checked], *, is_elsewhere: bool) -> list[str]:
+def describe_estimates(checks: Sequence[Checked], *, is_elsewhere: bool) -> list[str]:
     """Return lines about the rows, passes over the text, memory, time and disk.
 
     Args:
