@@ -205,9 +205,9 @@ def fields(value: Any, prefix: str = "") -> Iterator[Field]:
             yield from fields(field_value, f"{name}.")
 
 
-def flatten_values(config: Any, prefix: str = "") -> dict[str, str]:
+def flatten_values(config: Any) -> dict[str, str]:
     """Return the values of `fields` by name; a rotary variant is one value, its expression."""
-    values = {field.name: field.value for field in fields(config, prefix)}
+    values = {field.name: field.value for field in fields(config)}
     return {name: value for name, value in values.items() if not name.startswith("model.rotary.")}
 
 
