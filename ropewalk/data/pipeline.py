@@ -9,10 +9,13 @@ import dataclasses
 import functools
 import hashlib
 import itertools
+import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import NamedTuple
 
@@ -199,8 +202,12 @@ def _from_workers(batches: HostBatches, num_workers: int) -> Iterator[Batch]:
         num_workers=num_workers, per_worker_buffer_size=_PREFETCH
     )
     source = grain.MapDataset.source(batches)
-    # After a worker that was killed, another process removes its shared memory, and would say so.
+    # Python's tracker removes the shared memory of a worker that was killed, and would say so; a
+    # terminal that closes would end it, and its successor would not know what it removes.
     os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker")
+    handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    resource_tracker.ensure_running()
+    signal.signal(signal.SIGHUP, handler)
     # Workers build documents of tasks in users' files, and did not see the command line.
     prepare_worker = functools.partial(_prepare_worker, plugins.allowed())
     return iter(source.to_iter_dataset(options).mp_prefetch(processes, prepare_worker))
@@ -209,9 +216,17 @@ def _from_workers(batches: HostBatches, num_workers: int) -> Iterator[Batch]:
 def _prepare_worker(paths: Sequence[str], worker: int, num_workers: int) -> None:
     """Let a new worker process execute the files that its parent may execute.
 
-    Ctrl-C and the end of a terminal reach it too; its parent saves, and ends it.
+    Ctrl-C and the end of a terminal reach it too; its parent saves, and ends it. It ends itself if
+    its parent is killed.
     """
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     for path in paths:
         plugins.allow(path)
+
+
+def _end_with_parent() -> None:
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)
