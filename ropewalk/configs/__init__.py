@@ -127,18 +127,8 @@ class _ShowFields(argparse.Action):
 
 
 def load_configs() -> dict[str, ExperimentConfig]:
-    """Load every config by name.
-
-    Raises:
-      ValueError: if two files define a config of one name.
-    """
-    configs: dict[str, ExperimentConfig] = {}
-    for module in _modules():
-        for config in getattr(module, "configs", ()):
-            if config.name in configs:
-                raise ValueError(f"{module.__name__}: there are two configs named {config.name}")
-            configs[config.name] = config
-    return configs
+    """Load every config by its name, of which each has another one."""
+    return {c.name: c for module in _modules() for c in getattr(module, "configs", ())}
 
 
 def _modules() -> Iterator[ModuleType]:

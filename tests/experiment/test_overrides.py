@@ -136,24 +136,6 @@ def test_each_member_of_a_grid_gets_the_same_draws():
     assert rates[:2] == rates[2:] and rates[0] != rates[1]
 
 
-@pytest.mark.parametrize(
-    ("changes", "number", "answer"),
-    [
-        ([LOG], None, r"log\(1e-4,1e-2\) is a range; add --random N"),
-        (["seed=0,1"], 3, r"--random draws from FIELD=log\(LOW,HIGH\)"),
-        (["model.num_layers=uniform(1,4)"], 5, "the ranges have only 4 different values"),
-        (["train.learning_rate=log(0,1)"], 2, "a range needs 0 < LOW < HIGH"),
-        (["train.learning_rate=uniform(1e-2,1e-3)"], 2, "a range needs LOW < HIGH"),
-        (["train.learning_rate=log(a,b)"], 2, "'a' must be a number"),
-        (["train.learning_rat=log(1,2)"], 2, "did you mean 'train.learning_rate'"),
-        (["model.num_layers=log(1e5,1e6)"], 2, "must be a whole number in"),
-    ],
-)
-def test_a_wrong_range_is_answered(changes, number, answer):
-    with pytest.raises(ValueError, match=answer):
-        overrides.make_sweep(TINY, "runs/x", changes, number=number)
-
-
 def test_members_of_own_classes_are_named_without_their_files(tmp_path):
     paths = [tmp_path / name for name in ("a.py", "b.py")]
     for path in paths:
