@@ -16,7 +16,7 @@ from ropewalk import evals
 from ropewalk.data.task import Document, Task
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.evals import kinds, rows
-from ropewalk.evals.options import Options, check_variants
+from ropewalk.evals.options import Options
 from ropewalk.evals.rows import Rows
 from ropewalk.evals.score import AnswerScores, Candidate, check_fits, score
 from ropewalk.evals.spread import spread_score
@@ -229,7 +229,6 @@ def make_plan(runs: Sequence[RunDirectory], options: Options) -> Plan:
     with distributed.refusing_together():
         # Several paths may lead to the same run.
         runs = list({run.path.resolve(): run for run in runs}.values())
-        check_variants(options.variants, runs)
         for run in runs:  # before hours of work
             check_writable(run.path, "evaluate a copy of the run (cp -r)")
             rows.read_run(run)
@@ -238,7 +237,7 @@ def make_plan(runs: Sequence[RunDirectory], options: Options) -> Plan:
         groups = [Group(alike, options) for alike in _by_shape(members, options)]
         plan = Plan(members, groups, notices + [note for group in groups for note in group.notes])
         if not plan.parts:
-            raise ValueError("; ".join(plan.skipped))
+            raise ValueError("; ".join(plan.skipped or notices))
     if jax.process_count() > 1:  # passes of other questions would wait for each other for ever
         names = [sorted([*map(str, group.questions), *group.skipped]) for group in groups]
         known = [(member.run_id, member.step) for member in members], names

@@ -81,8 +81,6 @@ class Seed:
       verdict: as `Estimate.verdict`.
       learned: whether the ceiling is high enough; if not, l50 is NaN.
       l50: tokens, clipped to the distances measured.
-      beyond: whether accuracy is significantly below half-way at no distance measured. The verdict
-        says whether it is significantly above at all of them.
       worst_accuracy: accuracy of the worst bin.
       mean_accuracies: mean over distances, `[1 + resamples]`, the data first.
       ceiling, falls, dip: of its accuracy; falls to the levels of L50 and of L85.
@@ -94,7 +92,6 @@ class Seed:
     verdict: str
     learned: bool
     l50: float
-    beyond: bool
     worst_accuracy: float
     mean_accuracies: np.ndarray = dataclasses.field(repr=False)
     ceiling: Ceiling = dataclasses.field(repr=False)
@@ -412,7 +409,6 @@ def _read_seeds(trials: Trials, resamples: int, random: np.random.Generator) -> 
                 l50=float(np.clip(2 ** l50.log_distance[0], shortest, longest))
                 if learned
                 else _NAN,
-                beyond=learned and bool(l50.log_distance[0] == np.inf),
                 worst_accuracy=_worst(joined).accuracy,
                 mean_accuracies=curve.resampled.mean_accuracy(),
                 ceiling=ceiling,
