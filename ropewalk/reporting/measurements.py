@@ -20,7 +20,7 @@ from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model.rotary.recorded import Recorded
 from ropewalk.reporting.page import NONE
-from ropewalk.reporting.predictions import Predictions, predict
+from ropewalk.reporting.predictions import Predictions, of_model
 from ropewalk.reporting.task_view import view_of
 
 
@@ -80,12 +80,11 @@ class Measurement:
         return text
 
     @functools.cached_property
-    def theory(self) -> Predictions:
+    def theory(self) -> Predictions | None:
         """Predictions for `rotary` at `length`, on which dynamic variants depend."""
         rotary = rotary_lib.parse_pattern(self.rotary)
         model = dataclasses.replace(self.config.model, rotary=rotary)
-        table = model.position_table(self.config.data.context_length, self.length)
-        return predict(table.inv_freq)
+        return of_model(model, self.config.data.context_length, self.length)
 
     @functools.cached_property
     def estimate(self) -> Estimate:
