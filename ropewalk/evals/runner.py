@@ -23,7 +23,6 @@ from ropewalk.evals.spread import spread_score
 from ropewalk.experiment import distributed
 from ropewalk.experiment.config import ExperimentConfig, chosen_rotary
 from ropewalk.experiment.identity import run_id
-from ropewalk.experiment.items import metrics_damage
 from ropewalk.experiment.loaded import LoadedRun, load_directory
 from ropewalk.experiment.run import RunDirectory, find_runs, newest_steps
 from ropewalk.model import rotary as rotary_lib
@@ -385,8 +384,6 @@ def _load(
     newest = newest_steps(runs, notice) if options.step is None else {}
     for run in runs:
         loaded, variants = load_directory(run, newest.get(run, options.step)), {}
-        if damage := metrics_damage(run):
-            notice(damage)
         for text in options.variants:
             try:
                 variants[chosen_rotary(text, loaded.config)] = None
