@@ -18,7 +18,7 @@ import matplotlib
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from ropewalk.utils.figures import NAMED, PAGE_WIDTH, STYLE, Look
+from ropewalk.utils.figures import NAMED, PAGE_WIDTH, STYLE, Stroke, phone_layout
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.messages import printable
 
@@ -59,10 +59,14 @@ class Drawing(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A saved figure: its `<svg>` element, its width as a share of the page's, and its texts."""
+    """A saved figure: its `<svg>` elements for pages and phones, its width there, and its texts.
+
+    `width` is a share of the page's.
+    """
 
     template: ClassVar = "picture.html"
     svg: Markup
+    phone_svg: Markup
     width: float
     alternative: str
     caption: str
@@ -173,14 +177,14 @@ def format_list(texts: Iterable[str]) -> Markup:
     )
 
 
-def write(out: Path, items: Iterable[Item], *, looks: Sequence[Look] = (), **page: Any) -> None:
+def write(out: Path, items: Iterable[Item], *, strokes: Sequence[Stroke] = (), **page: Any) -> None:
     """Write the page `out`, and its figures beside it as PNG and SVG.
 
     Args:
       out: an HTML file; its folder is made.
       items: parts of the page in order; the first leads the page, without its title, if it is alone
         in its section. Figures may be drawn when they are requested: then the style is set.
-      looks: by member index.
+      strokes: by member index.
       **page: other variables of templates/page.html.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -197,13 +201,16 @@ def write(out: Path, items: Iterable[Item], *, looks: Sequence[Look] = (), **pag
     is_lead = len(first.parts) == 1 and not first.choices
     lead, shown = (first, rest) if is_lead else (None, [first, *rest])
     variables = {"missing": Commands(lines=[])} | page
-    variables |= {"lead": lead, "sections": shown, "looks": looks}
+    variables |= {"lead": lead, "sections": shown, "strokes": strokes}
     text = _TEMPLATES.get_template("page.html").render(variables)
     write_atomically(out, printable(text))
 
 
 def _save(drawing: Drawing, page: Path) -> Picture:
-    """Save a figure as PNG and SVG beside `page`, and return it as inline SVG."""
+    """Save a figure as PNG and SVG beside `page`, and return it as inline SVG.
+
+    On a page, a phone has a drawing of its own.
+    """
     name, figure = "_".join(re.findall(r"\w+", drawing.name)), drawing.draw()
     png = io.BytesIO()
     figure.savefig(png, format="png")
@@ -212,7 +219,10 @@ def _save(drawing: Drawing, page: Path) -> Picture:
     svg = _as_svg(figure)
     write_atomically(page.with_name(f"{name}.svg"), printable(svg))
     width = figure.get_figwidth() / PAGE_WIDTH
-    return Picture(svg=_inline(svg, name), width=width, **drawing.captions)
+    with phone_layout():
+        phone_svg = _inline(_as_svg(drawing.draw()), f"{name}-phone")
+    texts = drawing.captions
+    return Picture(svg=_inline(svg, name), phone_svg=phone_svg, width=width, **texts)
 
 
 def _as_svg(figure: Figure) -> str:
