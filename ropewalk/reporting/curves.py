@@ -145,7 +145,7 @@ def _draw_trained_lengths(ax: Axes, members: Sequence[Member], *, below: float) 
     for length in sorted({m.trained_length for m in members if m.trained_length < below}):
         ax.axvline(length, color=figures.INK, linewidth=0.9, zorder=1)
         style = {"va": "top", "ha": "right", "fontsize": 8, "rotation": 90, "zorder": 6}
-        box = {"fc": "white", "ec": "none", "alpha": 0.7, "pad": 1}
+        box = {"fc": figures.PAPER, "ec": "none", "alpha": 0.7, "pad": 1}
         end, text = ("data", "axes fraction"), f"trained {length:,}"
         figures.note(ax, text, (length, 1), (-2, -2), xycoords=end, bbox=box, **style)
 
@@ -200,8 +200,8 @@ def draw_by_length(members: Sequence[Member], task: str) -> Figure:
         figures.set_title(panels[2], "accuracy of the worst bin")
         panels[2].set_ylim(-0.03, 1.03)
         figures.set_title(panels[1], "effective context (tokens)")
-        ends = sorted(all_lengths)
-        panels[1].plot(ends, ends, zorder=1, **figures.REFERENCE)  # L50 cannot exceed the context
+        known = sorted(all_lengths)
+        panels[1].plot(known, known, zorder=1, **figures.REFERENCE)  # L50 cannot exceed the context
         figures.token_axis(panels[1].yaxis)
     figure.supxlabel("context length evaluated (tokens)")
     longest = max(all_lengths)

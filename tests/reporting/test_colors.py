@@ -7,6 +7,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 from matplotlib.colors import to_hex
+from matplotlib.text import Text
 
 from ropewalk.model.rotary import parse
 from ropewalk.reporting import writing
@@ -116,10 +117,11 @@ def test_names_at_the_ends_of_curves_are_apart_and_in_order():
     ends = [figures.End(1, y, f"name {i}", "black") for i, y in enumerate(heights)]
     figures.label_ends(ax, ends)
     figure.draw_without_rendering()
-    boxes = [text.get_window_extent() for text in ax.texts]
-    order = sorted(range(6), key=lambda i: boxes[i].y0)
-    assert [heights[i] for i in order] == sorted(heights)
-    assert all(boxes[a].y1 <= boxes[b].y0 + 0.5 for a, b in itertools.pairwise(order))
+    boxes = {text.get_text(): Text.get_window_extent(text) for text in ax.texts}  # no leaders
+    order = sorted(ends, key=lambda end: boxes[end.name].y0)
+    assert [end.y for end in order] == sorted(heights)
+    pairs = itertools.pairwise(boxes[end.name] for end in order)
+    assert all(lower.y1 <= upper.y0 + 0.5 for lower, upper in pairs)
 
 
 def test_a_token_axis_of_less_than_two_octaves_has_several_ticks():
