@@ -189,9 +189,10 @@ def write(out: Path, items: Iterable[Item], *, strokes: Sequence[Stroke] = (), *
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     sections: dict[str, Section] = {}
+    glyphs: dict[str, str] = {}
     with matplotlib.rc_context(STYLE):
         for title, name, part in items:
-            part = _save(part, out) if isinstance(part, Drawing) else part
+            part = _save(part, out, glyphs) if isinstance(part, Drawing) else part
             section = sections.setdefault(title, Section(title=title))
             if name:
                 section.choices[name] = part
@@ -201,15 +202,20 @@ def write(out: Path, items: Iterable[Item], *, strokes: Sequence[Stroke] = (), *
     is_lead = len(first.parts) == 1 and not first.choices
     lead, shown = (first, rest) if is_lead else (None, [first, *rest])
     variables = {"missing": Commands(lines=[])} | page
-    variables |= {"lead": lead, "sections": shown, "strokes": strokes}
+    variables |= {
+        "lead": lead,
+        "sections": shown,
+        "strokes": strokes,
+        "glyphs": Markup("".join(glyphs.values())),
+    }
     text = _TEMPLATES.get_template("page.html").render(variables)
     write_atomically(out, printable(text))
 
 
-def _save(drawing: Drawing, page: Path) -> Picture:
+def _save(drawing: Drawing, page: Path, glyphs: dict[str, str]) -> Picture:
     """Save a figure as PNG and SVG beside `page`, and return it as inline SVG.
 
-    On a page, a phone has a drawing of its own.
+    On a page, a phone has a drawing of its own. Letters are added to `glyphs`, which all share.
     """
     name, figure = "_".join(re.findall(r"\w+", drawing.name)), drawing.draw()
     png = io.BytesIO()
@@ -220,9 +226,9 @@ def _save(drawing: Drawing, page: Path) -> Picture:
     write_atomically(page.with_name(f"{name}.svg"), printable(svg))
     width = figure.get_figwidth() / PAGE_WIDTH
     with phone_layout():
-        phone_svg = _inline(_as_svg(drawing.draw()), f"{name}-phone")
-    texts = drawing.captions
-    return Picture(svg=_inline(svg, name), phone_svg=phone_svg, width=width, **texts)
+        phone_svg = _inline(_as_svg(drawing.draw()), f"{name}-phone", glyphs)
+    svgs = {"svg": _inline(svg, name, glyphs), "phone_svg": phone_svg}
+    return Picture(width=width, **svgs, **drawing.captions)
 
 
 def _as_svg(figure: Figure) -> str:
@@ -234,14 +240,22 @@ def _as_svg(figure: Figure) -> str:
     return re.sub(hidden, shown, buffer.getvalue())
 
 
-def _inline(svg: str, name: str) -> Markup:
-    """Return an SVG file as a page element: scalable, with the page's colors and unique ids."""
+_GLYPH = re.compile(r'<path id="(DejaVu[^"]*)"[^>]*/>\s*')
+
+
+def _inline(svg: str, name: str, glyphs: dict[str, str]) -> Markup:
+    """Return an SVG file as a page element: scalable, with the page's colors and unique ids.
+
+    The shapes of its letters are moved to `glyphs`, by id.
+    """
+    glyphs |= {match[1]: match[0] for match in _GLYPH.finditer(svg)}
+    svg = _GLYPH.sub("", svg)
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' (?:width|height)="[\d.]+pt"| xmlns(?::xlink)?="[^"]+"', "", svg)
     svg = re.sub(r'\bid="(member-\d+)( [\w-]+)?"', r'class="\1\2"', svg)
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
-    svg = re.sub(r'(url\(|href=")#', rf"\1#{name}-", svg)
+    svg = re.sub(r'(url\(|href=")#(?!DejaVu)', rf"\1#{name}-", svg)
     # Hundredths of a point are enough for paths; glyphs are defined in smaller units.
     svg = re.sub(
         r'(?<= d=")[^"]*(?=" (?:clip-path|style))',

@@ -4,9 +4,8 @@ One code holds in all figures, on light and on dark pages:
 
 - A series (a member of a report, a model of a study, a variant) has the color of its base and the
   line style of its number of heads, or of its window (`stroke_of`): the same in all figures,
-  whatever else they show. Colors become lighter in the order of the bases, so that the order
-  survives color blindness and black-and-white prints; all have a contrast of 3 or more on white
-  and on dark pages. A series without a base is gray.
+  whatever else they show. All colors have a contrast of 3 or more on white and on dark pages. A
+  series without a base is gray.
 - Heads of one model have `HEADS`, colors that no base has.
 - Theory and reference lines are black or gray.
 - A figure's title says what it shows (`set_message`), and names stand where curves end
@@ -31,7 +30,7 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.colors import LinearSegmentedColormap, to_hex
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
@@ -53,9 +52,16 @@ STYLE = matplotlib.rc_params_from_file(
 INK, FAINT, GRID = STYLE["text.color"], STYLE["axes.edgecolor"], STYLE["grid.color"]
 PAPER, WASH, EMPTY = "#ffffff", "#f4f5f7", "#eceef1"
 NAMED = {INK: "ink", FAINT: "mark", PAPER: "paper", WASH: "wash", EMPTY: "empty", GRID: "grid"}
-_BASES = LinearSegmentedColormap.from_list(
-    "bases", ("#4b5bd6", "#8f4fd6", "#cf3f9a", "#e25a33", "#cb8500")
-)
+_BASES = {  # color map of the bases, even in log(log(base)) between these
+    10: "#4b62e6",
+    30: "#8f55e6",
+    100: "#c944b4",
+    300: "#e0455f",
+    1e3: "#d9641a",
+    1e4: "#b98000",
+    5e5: "#76912a",
+    1e8: "#2a9d72",
+}
 HEADS = "#0072b2", "#a08900", "#1f9fd0", "#9a6230", "#00a36c", "#0f7a66", "#6fa35a", "#6a7a88"
 
 DASHED, DOTTED = (0, (5, 2)), (0, (1.2, 1.8))  # line styles
@@ -114,11 +120,11 @@ def stroke_of(
     base: float | None, num_heads: int | None = None, window: int | None = None
 ) -> Stroke:
     """Return the color of a base (None: gray), and the line style of a window or of heads."""
-    if base is None:
-        color = FAINT
-    else:  # from base 10 to 1e8, even in log(log(base))
-        place = np.clip(np.log(np.log10(max(base, 10))) / np.log(8), 0, 1)
-        color = to_hex(_BASES(float(place)))
+    color = FAINT
+    if base is not None:
+        place, *places = np.log(np.log10([np.clip(base, 10, 1e8), *_BASES]))
+        channels = zip(*map(to_rgb, _BASES.values()), strict=True)
+        color = to_hex([np.interp(place, places, channel) for channel in channels])
     return Stroke(color, _WINDOW if window else _HEADS.get(num_heads or 0, "-"))
 
 

@@ -109,6 +109,7 @@ def draw_reaches(runs: Sequence[Run]) -> Figure:
         lengths = np.array([length(base) for base in law.GROWING])
         factor = 2 ** np.mean(octaves - np.log2(lengths))
         ax.plot(law.GROWING, factor * lengths, lw=1.5, zorder=1, **style)
+        name = name.replace("B_m < 0", "theory length (B_m < 0)")
         name = f"{factor:.2g} × {name}"
         ends.append(End(law.GROWING[-1], factor * lengths[-1], name, style["color"]))
     for i, reaches in enumerate(by_seed.values()):
