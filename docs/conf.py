@@ -21,8 +21,8 @@ autodoc_typehints_format = "short"
 
 NAVIGATION = {
     "Start": "docs/installation docs/own_text docs/rotary docs/evaluation docs/generation",
-    "Results": "docs/language_model docs/recall docs/inside docs/viewer docs/published",
-    "Theory": "docs/theory docs/audit docs/papers docs/glossary",
+    "Results": "docs/language_model docs/recall docs/two_axes docs/inside docs/viewer docs/published",
+    "Theory": "docs/theory docs/positions docs/audit docs/papers docs/glossary",
     "Machines": "docs/gpu docs/scaling docs/performance docs/reliability",
     "Reference": "docs/functions docs/interop CONTRIBUTING SECURITY CHANGELOG",
 }
