@@ -20,11 +20,12 @@ default_role = "code"  # of single backticks in docstrings
 autodoc_typehints_format = "short"
 
 NAVIGATION = {
-    "Start": "docs/installation docs/own_text docs/rotary docs/evaluation docs/generation",
-    "Results": "docs/language_model docs/recall docs/two_axes docs/inside docs/viewer docs/published",
+    "Start": "docs/installation docs/training docs/own_text docs/rotary docs/evaluation",
+    "Results": "docs/language_model docs/recall docs/two_axes docs/inside docs/published",
     "Theory": "docs/theory docs/positions docs/audit docs/papers docs/glossary",
     "Machines": "docs/gpu docs/scaling docs/performance docs/reliability",
-    "Reference": "docs/functions docs/interop CONTRIBUTING SECURITY CHANGELOG",
+    "Tools": "docs/viewer docs/generation docs/interop docs/functions",
+    "Project": "CONTRIBUTING SECURITY CHANGELOG",
 }
 
 
