@@ -7,7 +7,7 @@
 # This notebook trains three small models that differ only in the base of their rotary
 # frequencies. It measures how far back each model can look up a value, compares that with the
 # theory, evaluates each model with other frequencies, and analyzes its attention. On two CPU cores
-# training takes TRAIN02, and *Run all* takes ALL02.
+# training takes about two minutes, and *Run all* takes about five.
 #
 # ![Effective context against RoPE base](../docs/effective_context.png)
 

@@ -7,7 +7,7 @@
 # A rotary variant is a vector: the rotation of each pair of a head's features per token. In this
 # notebook you define one, compare it with the theory, train a small model with it and one with
 # RoPE, measure how far back both can look up a value, and analyze their attention. On two CPU cores
-# training takes TRAIN03, and *Run all* takes ALL03.
+# training takes about a minute, and *Run all* takes about four.
 #
 # ![B(m) by distance for several small bases](../docs/decay_small_bases.png)
 

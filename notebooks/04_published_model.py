@@ -7,7 +7,7 @@
 # This notebook imports a published model, compares its rotary frequencies with the theory,
 # measures how far back it retrieves, and shows what its heads attend to. The default is
 # SmolLM2-135M-Instruct: base 100,000, heads of 64 features, trained up to 8,192 tokens,
-# instruction-tuned. *Run all* takes ALL04 on two CPU cores, without the downloads.
+# instruction-tuned. *Run all* takes about ten minutes on two CPU cores, without the downloads.
 # `docs/published.md` has the same measurements with more documents.
 
 # %%
