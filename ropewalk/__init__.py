@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from ropewalk.experiment.loaded import LoadedRun, load
     from ropewalk.public import audit, rows, table
 
-__all__ = ["LoadedRun", "__version__", "audit", "load", "rows", "table"]
+__all__ = ["REPOSITORY", "LoadedRun", "__version__", "audit", "load", "rows", "table"]
+
+# Address of this repository on GitHub, if it has one. After a change, `make notebooks` writes the
+# badge "Open in Colab" into the notebooks.
+REPOSITORY = ""
 
 _MODULES = {
     "LoadedRun": "experiment.loaded",

@@ -82,9 +82,9 @@ def _lengths(text: str) -> tuple[int, int | None]:
 
 def _config_or_variant(text: str) -> str:
     """Return the argument, whose file this process may then execute."""
-    from ropewalk.configs import config_argument  # late: the other commands need no configs
+    from ropewalk.configs import allowed_config  # late: the other commands need no configs
 
-    return expression(config_argument(text))
+    return expression(allowed_config(text))
 
 
 def cookbook_command(args: argparse.Namespace) -> tuple[dict, str]:

@@ -43,10 +43,20 @@ def sweep(description: str | None) -> int:
     text = "train only this one, from 0, of those that --list-members prints"
     parser.add_argument("--member", type=at_least(0), metavar="N", help=text)
     parser.add_argument("--list-members", action="store_true", help="print their names, in order")
+    text = "draw N values from each range, such as train.learning_rate=log(1e-4,1e-2)"
+    parser.add_argument("--random", type=at_least(1), metavar="N", help=text)
+    text = "seed of these draws (default: 0)"
+    parser.add_argument("--random-seed", type=at_least(0), default=0, metavar="SEED", help=text)
     text = "with --check: each member will train in a job with --devices of its own"
     parser.add_argument("--apart", action="store_true", help=text)
     arguments = parser.parse_intermixed_args()
-    return _launch(parser, arguments, functools.partial(make_sweep, only=arguments.member))
+    make = functools.partial(
+        make_sweep,
+        only=arguments.member,
+        number=arguments.random,
+        draw_seed=arguments.random_seed,
+    )
+    return _launch(parser, arguments, make)
 
 
 def _parser(description: str | None, *more: str) -> Parser:

@@ -70,8 +70,9 @@ CONTINUED = (
 
 @pytest.mark.parametrize("rows", [[12], pytest.param(range(1, 25, 3), marks=pytest.mark.long)])
 def test_killed_again_and_again_it_ends_bit_identical(rows, tmp_path, tiny_data, environment):
-    """In three stages, each with positions and moments of its own; one freezes the embedding."""
-    stages = "[model.rotary.base=100,train.frozen=[embedding]],[model.rotary=nope,train.frozen=[]]"
+    """Three stages with positions and moments of their own; two by Muon, one without embedding."""
+    stages = "[model.rotary.base=100,train.frozen=[embedding],train.optimizer=muon],"
+    stages += "[model.rotary=nope,train.frozen=[]]"
     arguments = ["tiny", *tiny_data, *NINE, *SPLIT, "train.save_every=4"]
     arguments += [f"stages=[{stages}]", "--workdir"]
     call("train.py", *arguments, tmp_path / "whole")
