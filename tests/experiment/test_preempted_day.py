@@ -50,7 +50,7 @@ def test_kills_change_no_bit_and_no_row(text, tmp_path, environment, monkeypatch
     command = ["sweep.py", "own_text", f"data.path={text}", *SIZES, *STEPS]
     command += [f"data.prepared_root={tmp_path / 'data'}", "model.rotary.base=10,1e4"]
     command += ["train.tracking=wandb,tensorboard", "evals.documents=4", "--workdir"]
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
 
     def start(workdir, *more):
         return Processes(tmp_path / "logs", 1, environment, *command, workdir, *more)
@@ -67,21 +67,25 @@ def test_kills_change_no_bit_and_no_row(text, tmp_path, environment, monkeypatch
         (workers[0] if kind == "worker" else process).send_signal(number)
         assert started.exit_statuses(120) == [status], started.said()
         assert psutil.wait_procs(workers, 60)[1] == []  # none outlives its parent
-        said = {"worker": "a data worker was killed", "KILL": ""}.get(kind, f"by SIG{kind} at step")
-        assert said in started.said()[0].splitlines()[-1] and "Traceback" not in started.said()[0]
-    for workdir in (killed, whole):
+        expected = {"worker": "a data worker was killed", "KILL": ""}.get(
+            kind, f"by SIG{kind} at step"
+        )
+        assert (
+            expected in started.said()[0].splitlines()[-1] and "Traceback" not in started.said()[0]
+        )
+    for workdir in (killed, undisturbed):
         started = start(workdir)
         assert started.exit_statuses(300) == [0], started.said()
         for line in (f"evaluate.py {workdir}", f"report.py {workdir}"):
             call(*line.split())
     for name in MEMBERS:
-        assert_same_run(whole / name, killed / name)
-        results = [RunDirectory(folder / name).results_path for folder in (whole, killed)]
+        assert_same_run(undisturbed / name, killed / name)
+        results = [RunDirectory(folder / name).results_path for folder in (undisturbed, killed)]
         assert results[0].read_bytes() == results[1].read_bytes()
         check_dashboards(RunDirectory(killed / name), 80)
     call("generate.py", killed / name, "--prompt", "Document", "--max-new-tokens", "4")
     weights = []
-    for folder in (whole, killed):
+    for folder in (undisturbed, killed):
         call("export", folder / name, folder / "exported")
         weights.append((folder / "exported" / "model.safetensors").read_bytes())
     assert weights[0] == weights[1]
