@@ -67,12 +67,10 @@ def test_kills_change_no_bit_and_no_row(text, tmp_path, environment, monkeypatch
         (workers[0] if kind == "worker" else process).send_signal(number)
         assert started.exit_statuses(120) == [status], started.said()
         assert psutil.wait_procs(workers, 60)[1] == []  # none outlives its parent
-        expected = {"worker": "a data worker was killed", "KILL": ""}.get(
-            kind, f"by SIG{kind} at step"
-        )
-        assert (
-            expected in started.said()[0].splitlines()[-1] and "Traceback" not in started.said()[0]
-        )
+        (output,) = started.said()
+        texts = {"worker": "a data worker was killed", "KILL": ""}
+        assert texts.get(kind, f"by SIG{kind} at step") in output.splitlines()[-1]
+        assert "Traceback" not in output
     for workdir in (killed, undisturbed):
         started = start(workdir)
         assert started.exit_statuses(300) == [0], started.said()
