@@ -9,13 +9,13 @@ import pytest
 
 base = pytest.importorskip("tokamax._src.ops.attention.base", reason="make test-gpu installs it")
 
+from ropewalk.model.config import NO_WINDOW  # noqa: E402
 from ropewalk.model.kernels import hopper  # noqa: E402
 from ropewalk.tpu.topology import find  # noqa: E402
 from tests.model.float64_attention import check_kernel, check_members, make_inputs  # noqa: E402
 from tests.model.test_flash_compiled import compile_gradient  # noqa: E402
 
 pytestmark = pytest.mark.cuda
-NO_WINDOW = 2**31 - 1
 
 
 @pytest.fixture
@@ -30,20 +30,12 @@ def plain(monkeypatch):
         return base.DotProductAttention()(q, k, v, **given, return_residuals=True)
 
     def backward(q, k, v, residuals, out, dout, *, k_start, is_causal, logits_scale, **_):
-        unused = [
-            "bias",
-            "logits_soft_cap",
-            "dropout_mask",
-            "paging_info",
-            "q_indices",
-            "k_indices",
-            "config",
-        ]
         default = jax.lax.DotAlgorithmPreset.DEFAULT
         gradients, _ = base.DotProductAttentionVjp()._fwd(
             residuals, out, dout, q, k, v, **settings(k_start, is_causal, logits_scale),
             precision=(default, default), logits_dtype=jnp.dtype("float32"), dropout_rate=0.0,
-            normalize_output=True, return_residuals=False, **dict.fromkeys(unused),
+            normalize_output=True, return_residuals=False, bias=None, dropout_mask=None,
+            logits_soft_cap=None, paging_info=None, q_indices=None, k_indices=None, config=None,
         )  # fmt: skip
         return gradients["q"], gradients["k"], gradients["v"], None
 
