@@ -3,6 +3,8 @@
 `data.tokenizer_json` reads tokenizers that are only a `tokenizer.json` (Llama 3, Qwen).
 """
 
+import contextlib
+import ctypes
 import functools
 import hashlib
 import io
@@ -393,6 +395,8 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
         model = train_model()
     except RuntimeError:  # the text is too small for so many pieces
         model = train_model(hard_vocab_limit=False)
+    with contextlib.suppress(OSError, AttributeError):  # glibc keeps 100 MB that were the trainer's
+        ctypes.CDLL(None).malloc_trim(0)
     write_atomically(Path(path), model)
     if (size := Tokenizer(path).vocab_size) < vocab_size:
         what = f"data.vocab_size={vocab_size}: the text is too small for so many pieces"
