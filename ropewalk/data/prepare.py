@@ -114,36 +114,39 @@ class Plan:
         settings = self.settings(source)
         _note_copies(source, settings["files"])
         folder = root / _folder_name(settings)
-        is_finished = (folder / "prepare.json").exists()
-        if not is_finished and not create:
-            raise ValueError(
-                f"it is not prepared in {quoted(str(root))}, and evaluations write in no folder "
-                f"that a run names but {ON_DISK}; if you trust it, run ropewalk prepare with --out"
+        is_new = create and not (folder / "prepare.json").exists()
+        if show_files or is_new:
+            print(
+                *(f"{line}\n" for line in describe_files(source)), sep="", end="", file=sys.stderr
             )
-        if show_files or not is_finished:
-            print(*describe_files(source), sep="\n", file=sys.stderr)
         else:  # files may have come since
             note_unread(source)
-        self._write(root, settings, source)
+        self._write(root, settings, source, create=create)
         if source.has_text and _lacks_a_row(folder, config, source):
             wanted = config.context_length + 1
             text = f"the held-out text has fewer than {wanted:,} ids (a row); more is held out"
             print_note((folder, wanted), f"{config.path or config.source}: {text}")
             settings["held_out_ids"] = wanted
             folder = root / _folder_name(settings)
-            self._write(root, settings, source)
+            self._write(root, settings, source, create=create)
         _check_documents(folder, config)
         return folder
 
-    def _write(self, root: Path, settings: dict[str, Any], source: Source) -> None:
+    def _write(self, root: Path, settings: dict[str, Any], source: Source, *, create: bool) -> None:
         """Write the folder of these settings in a root if it is missing, and verify it."""
         folder = root / _folder_name(settings)
         report_path = folder / "prepare.json"
         # A finished folder needs no lock: a reader may lack permission to write.
         if not report_path.exists():
+            if not create:
+                raise ValueError(
+                    f"it is not prepared in {quoted(str(root))}, and evaluations write in no "
+                    f"folder that a run names but {ON_DISK}; if you trust it, run ropewalk prepare "
+                    "with --out"
+                )
             check_writable(root, _OTHER_ROOT)
             if in_bucket(root):  # locks and renames need a disk; a bucket gets the finished folder
-                self._write(Path(ON_DISK), settings, source)
+                self._write(Path(ON_DISK), settings, source, create=True)
                 copy(Path(ON_DISK) / folder.name, folder, last="prepare.json")
             else:
                 folder.mkdir(parents=True, exist_ok=True)

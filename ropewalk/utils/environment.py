@@ -43,7 +43,7 @@ _JAX = (
 
 
 def _ignore_late_reads(unraisable) -> None:
-    """Report an error in a destructor or thread, but none of reads that came too late.
+    """Report an error in a destructor or thread, unless it is of a read that ended too late.
 
     After a damaged file of a checkpoint, orbax closes its event loop, and TensorStore's threads
     still report there what they read.

@@ -45,7 +45,9 @@ def unreachable(path: object, error: BaseException) -> UnreachableError:
     """Return the exception for a failed request."""
     message = one_line(str(error) or type(error).__name__, 120)
     refused = "Forbidden" in message or getattr(error, "code", None) == 401
-    return UnreachableError(f"{path}: the bucket did not do it ({message})", refused=refused)
+    return UnreachableError(
+        f"{path}: the request to the bucket failed ({message})", refused=refused
+    )
 
 
 @contextlib.contextmanager
