@@ -67,8 +67,9 @@ def check_data(config: DataConfig) -> Plan:
     for text in config.retrieval_tasks if has_retrieval else ():
         task = retrieval_task(text)
         if plan.tokenizer:
-            fields = dict(length=config.context_length, seed=config.seed)
-            task.check(TaskContext(data=config, tokenizer=plan.tokenizer, **fields))
+            length, seed = config.context_length, config.seed
+            context = TaskContext(data=config, tokenizer=plan.tokenizer, length=length, seed=seed)
+            task.check(context)
     return plan
 
 

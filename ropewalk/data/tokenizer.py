@@ -14,6 +14,7 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -368,7 +369,7 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
     is_old = tuple(map(int, sentencepiece.__version__.split(".")[:3])) < (0, 2, 3)
     absent = sorted(_ASCII - counts.keys()) if is_old else []
 
-    def train_model(**limit: bool) -> bytes:
+    def train_model(**limit: Any) -> bytes:
         parts = (part for line in lines for part in outside.split(line) if part)
         model = io.BytesIO()
         sentencepiece.SentencePieceTrainer.train(

@@ -297,7 +297,8 @@ def _encode(tokenizer: Tokenizer, bundle: list[Document]) -> list[_Encoded]:
 
 def _encode_document(tokenizer: Tokenizer, document: Document) -> _Encoded:
     dtype = store_lib.store_dtype(tokenizer.vocab_size)
-    parts, before, after, change = [[tokenizer.bos_id]], 0, 0, ""
+    parts: list[Any] = [[tokenizer.bos_id]]
+    before, after, change = 0, 0, ""
     for number, text in enumerate(_cut(document.text)):
         ids = np.array(tokenizer.encode(text, inside=number > 0), dtype)
         content, stored = text.encode(), tokenizer.text_of(ids, inside=number > 0)
