@@ -4,14 +4,15 @@
 # %% [markdown]
 # # Attention analysis
 #
-# Three small models that differ in the base of their rotary frequencies or in their number of
-# heads. All were trained on key-value recall in contexts of 128 tokens. This notebook loads them
-# and analyzes their attention; it trains nothing. *Run all* takes about a minute on a CPU.
+# This notebook loads three small models and shows what their heads attend to. The models differ in
+# the base of their rotary frequencies or in their number of heads. They were trained to look up
+# values in texts of 128 tokens, with one million tokens each. *Run all* takes about two minutes on
+# two CPU cores and trains nothing.
 #
 # ![Attention of two models on one document](../docs/viewer.png)
 
 # %%
-# notebooks/make.py writes this cell, which finds the code.
+# notebooks/make.py writes this cell, which finds the package.
 
 # %% tags=["parameters"]
 DOCUMENTS = 256  # documents of key-value recall for the probes
@@ -39,9 +40,12 @@ for run in runs.values():
 # %% [markdown]
 # ## The task
 #
-# Key-value recall: a text of keys and values, some of which repeat. After a repeated key, the
-# model must predict its value, so some head must attend to the position of the value. Every
-# question has a known distance, so the answers measure the effective context of each model.
+# Key-value recall: a text has pairs of a key and a value, and some keys occur again. After a
+# repeated key the model must predict its value. We call this place a *question*. To answer it, some
+# head must attend to the value, and the distance to the value is known.
+#
+# A `Subject` is one model with the documents that it reads, its activations and its answers. All
+# probes below measure a `Subject`.
 
 # %%
 from ropewalk.probes import Subject
@@ -99,11 +103,17 @@ view({name: capture(run, TEXT) for name, run in runs.items()}, tokenizer)
 # %% [markdown]
 # ## Logit gap of the matching key
 #
-# Averaged over questions, queries and keys *before* rotation give each head's logit gap between a
-# matching key and the others at every distance: the bound B(m) of Men et al. with the model's
-# weights. Its zero is where the average gap vanishes; single questions differ, so recall falls
-# around it and comes back where the gap does. The zero of the single head of base 10 is near 20
-# tokens; four heads of the same base share the distances.
+# A *logit gap* is the score of the matching key minus the mean score of the other keys. This probe
+# averages queries and keys *before* rotation over all questions. From these averages it computes
+# each head's logit gap at every distance m. It is the B(m) of Men et al., with the weights of the
+# model in place of equal ones.
+#
+# - The *zero of B(m)* is the distance at which the average gap vanishes: 20 tokens for the single
+#   head of base 10. Single questions differ, so recall falls around this distance.
+# - *d′* (d-prime) is the gap divided by the standard deviation of the other keys' scores. The
+#   dashed line is the d′ that a head needs to answer half of the questions.
+#
+# `probe.measure(subject)` returns the numbers, and `probe.plot` draws them.
 
 # %%
 from IPython.display import display
@@ -135,10 +145,10 @@ matching = run_probe(all_probes()["matching_keys"])
 # %% [markdown]
 # ## The same queries and keys with other frequencies
 #
-# The capture has queries and keys before rotation, so other frequencies need no forward pass.
-# Here: the queries and keys of base 10. How often is the largest weight on the answer? Without
-# rotation, it is at most distances: the content of queries and keys is right, and the rotation
-# they were trained with limits the distance.
+# Queries and keys are captured before rotation, so other frequencies need no forward pass. This
+# cell rotates the queries and keys of base 10 at other frequencies, and counts how often the
+# largest weight is on the answer. Without rotation it is at most distances. So queries and keys
+# have the right content, and the rotation that they were trained with limits the distance.
 
 # %%
 from ropewalk.model import rotary
@@ -160,8 +170,9 @@ for name, variant in (
 # %% [markdown]
 # ## Head scores
 #
-# Scores of the literature: attention to the previous token, to the first token, to the token
-# after an earlier occurrence of the same token (induction), and to the answer (retrieval).
+# Four scores from papers, each the mean attention to one kind of token: the previous one, the first
+# one, the one after an earlier occurrence of the same token (induction heads), and the answer
+# (retrieval heads).
 
 # %%
 scores = run_probe(all_probes()["head_scores"])

@@ -9,9 +9,6 @@ captured.logits(layer=0, rotary=rotary.parse("rope(base=1e4)"))    # the same q 
 view(captured, load("runs/demo/base=10,num_heads=4").tokenizer)  # an interactive page
 """
 
-import ropewalk.utils.environment
-
-# isort: split
 import functools
 import pkgutil
 from typing import TYPE_CHECKING

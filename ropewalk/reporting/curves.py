@@ -331,7 +331,7 @@ def draw(
             if plot.share:
                 ax.set_ylim(-0.03, 1.03)
             for member in in_panel if plot.theory else ():
-                if (length := member.theory.first_violation or panel.length) < panel.length:
+                if (length := member.theory_length or panel.length) < panel.length:
                     foot, style = ax.get_xaxis_transform(), {"color": member.stroke.color}
                     tick = ax.plot([length] * 2, [0, 0.07], transform=foot, **style, **_THEORY)
                     figures.tag(tick, member, f"{member.label}: theory length {length:,}")

@@ -32,7 +32,7 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
     end = _FARTHEST * max(*lengths, *(e.length for e in estimates))
     for y, member, estimate in zip(rows, shown, estimates, strict=True):
         l50.draw_l50(ax, y, member, estimate, row=True)
-        length = member.theory.first_violation
+        length = member.theory_length
         if length is not None and length < end:
             mark = ax.plot(length, y, "|", color=figures.INK, ms=14, mew=2.2, zorder=3)
             figures.tag(mark, member, f"{member.label}: theory length {length:,}")
@@ -43,7 +43,7 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
     for length in lengths:
         ax.axvline(length, zorder=1, **figures.REFERENCE)
     figures.token_axis(ax.xaxis)
-    values = [member.theory.first_violation or end for member in shown]
+    values = [member.theory_length or end for member in shown]
     values += [v for e in estimates for v in (e.mark, e.ci_low) if e.has_l50 and v > 0]
     ax.set_xlim(max(min(values) / 1.6, 0.7), end)
     ax.set_xlabel("distance (tokens, log scale)")
