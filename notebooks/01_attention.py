@@ -65,16 +65,16 @@ for name, subject in subjects.items():
 # %%
 from matplotlib import pyplot as plt
 
-from ropewalk.utils.figures import HEADS, STYLE
+from ropewalk.utils.figures import FAINT, HEADS, STYLE
 
 plt.rcParams.update(STYLE)
 
 subject = subjects["base 10, one head"]
-inside, questions = subject.capture, subject.questions
+captured, questions = subject.capture, subject.questions
 question = abs(questions.distances - 30).argmin()
 row, query, key = questions.row_Q[question], questions.query_Q[question], questions.key_Q[question]
 tokenizer = runs["base 10, one head"].tokenizer
-pieces = [tokenizer.decode([int(i)]) for i in inside.tokens_BT[row]]
+pieces = [tokenizer.decode([int(i)]) for i in captured.tokens_BT[row]]
 print(*pieces[key - 1 : query + 1], "?", f"\n{pieces[key]} is {query - key} tokens back")
 
 figure, axes = plt.subplots(len(runs), figsize=(9, 5), sharey=True, layout="constrained")
@@ -82,7 +82,7 @@ for ax, (name, subject) in zip(axes, subjects.items(), strict=True):
     weights_NS = subject.capture.weights(0, slice(query, query + 1))[row, :, 0]
     for head, weight_S in enumerate(weights_NS):
         ax.plot(weight_S[: query + 1], color=HEADS[head], lw=1.4, label=f"head {head}")
-    ax.axvline(key, ls=":", color="0.4")
+    ax.axvline(key, ls=":", color=FAINT)
     ax.set(title=name, ylabel="weight")
     ax.legend(loc="upper left")
 axes[-1].set_xlabel("position of the token")
@@ -154,14 +154,14 @@ matching = run_probe(all_probes()["matching_keys"])
 from ropewalk.model import rotary
 
 subject = subjects["base 10, one head"]
-inside, questions = subject.capture, subject.questions
+captured, questions = subject.capture, subject.questions
 for name, variant in (
     ("as trained", None),
     ("base 30", rotary.parse("rope(base=30)")),
     ("base 10,000", rotary.parse("rope(base=1e4)")),
     ("unrotated", rotary.parse("nope")),
 ):
-    largest_BT = inside.weights(0, rotary=variant)[:, 0].argmax(axis=-1)
+    largest_BT = captured.weights(0, rotary=variant)[:, 0].argmax(axis=-1)
     hit_Q = largest_BT[questions.row_Q, questions.query_Q] == questions.key_Q
     near = questions.distances <= 16
     near, far = hit_Q[near].mean(), hit_Q[~near].mean()

@@ -9,6 +9,8 @@ import dataclasses
 import functools
 import hashlib
 import itertools
+import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -181,7 +183,7 @@ def make_batches(
     size = data.config.batch_size
     host_rows = range(size) if host_rows is None else host_rows
     batches = HostBatches(data.open_rows(split), size, start_step, host_rows)
-    if data.config.num_workers:
+    if data.config.num_workers and split == "train":  # of validation few are read: no processes
         return _from_workers(batches, data.config.num_workers)
     return map_ahead(batches.__getitem__, itertools.count(), num_threads=1, ahead=_PREFETCH)
 
@@ -197,12 +199,19 @@ def _from_workers(batches: HostBatches, num_workers: int) -> Iterator[Batch]:
         num_workers=num_workers, per_worker_buffer_size=_PREFETCH
     )
     source = grain.MapDataset.source(batches)
+    # After a worker that was killed, another process removes its shared memory, and would say so.
+    os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker")
     # Workers build documents of tasks in users' files, and did not see the command line.
-    allow_files = functools.partial(_allow_files, plugins.allowed())
-    return iter(source.to_iter_dataset(options).mp_prefetch(processes, allow_files))
+    prepare_worker = functools.partial(_prepare_worker, plugins.allowed())
+    return iter(source.to_iter_dataset(options).mp_prefetch(processes, prepare_worker))
 
 
-def _allow_files(paths: Sequence[str], worker: int, num_workers: int) -> None:
-    """Allow a new worker process to execute the files that its parent may execute."""
+def _prepare_worker(paths: Sequence[str], worker: int, num_workers: int) -> None:
+    """Let a new worker process execute the files that its parent may execute.
+
+    Ctrl-C and the end of a terminal reach it too; its parent saves, and ends it.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     for path in paths:
         plugins.allow(path)

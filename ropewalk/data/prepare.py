@@ -31,9 +31,6 @@ the data even if it was verified before, prints the damaged files and exits with
     ropewalk prepare --verify runs/data/jsonl-3f9c...
 """
 
-import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
-
-# isort: split
 import argparse
 import contextlib
 import dataclasses

@@ -71,8 +71,8 @@ from ropewalk.utils.files import check_links
 from ropewalk.utils.messages import one_line
 from ropewalk.utils.paths import as_path, in_bucket
 
-# Files and `--help` teach the same language: it is written down once, above.
-_, OVERRIDES_HELP, SWEEP_HELP = str(__doc__).split("\n\n")
+# Files and `--help` teach the same language: it is written down once, above. (-OO removes it.)
+_, OVERRIDES_HELP, SWEEP_HELP = (__doc__ or "\n\n\n\n").split("\n\n")
 
 _MAX_MEMBERS = 1000  # of a sweep; a typing error may make billions
 

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import math
 import re
 from collections.abc import Mapping
 
@@ -18,6 +19,7 @@ from ropewalk.experiment.config import TRAINED, ExperimentConfig
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model.rotary.recorded import Recorded
+from ropewalk.reporting.page import NONE
 from ropewalk.reporting.predictions import Predictions, of_model
 from ropewalk.reporting.task_view import view_of
 
@@ -117,7 +119,7 @@ class Measurement:
         """`value` as text; effective context for retrieval tasks."""
         if self.kind == "retrieval":
             return str(self.estimate)
-        return f"{self.value:.{self.kind_info.decimals}f}"
+        return NONE if math.isnan(self.value) else f"{self.value:.{self.kind_info.decimals}f}"
 
     @property
     def task_columns(self) -> Mapping[str, float | str]:
