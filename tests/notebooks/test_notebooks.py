@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -120,19 +121,29 @@ def test_notebooks_are_up_to_date(path):
 def test_notebooks_run_and_continue(
     path, tmp_path, tiny_data, trained_run, environment, monkeypatch
 ):
+    """In a folder that holds the notebook and a zip only."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    parameters = SMALL[path.stem] | {"WORKDIR": str(tmp_path)}
+    (work := tmp_path / "work").mkdir()
+    (alone := tmp_path / "alone").mkdir()
+    listed = ["git", "ls-files", "ropewalk", "notebooks", "pyproject.toml"]
+    files = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    with zipfile.ZipFile(alone / "ropewalk.zip", "w") as archive:
+        for file in files.splitlines():
+            archive.write(ROOT / file, file)
+    path = shutil.copy(path, alone / path.name)
+    here = f"\nimport ropewalk\nassert {str(alone)!r} in ropewalk.__file__"
+    parameters = SMALL[path.stem] | {"WORKDIR": str(work)}
     if "SETTINGS" in parameters:
         parameters["SETTINGS"] += f" {tiny_data[0]}"
     if "TASK" in parameters:
         export(trained_run, tmp_path / "model")
         parameters["MODEL"] = str(tmp_path / "model")
     least = 0 if "UPDATES" in parameters else 2 + ("TASK" in parameters)  # pictures
-    assert run(path, parameters) >= least
-    if before := saved(tmp_path):
-        run(path, parameters)
-        assert saved(tmp_path) == before  # the second run trains nothing
+    assert run(path, parameters, here) >= least
+    if before := saved(work):
+        run(path, parameters, here)
+        assert saved(work) == before  # the second run trains nothing
 
 
 # Colab and the hub, of which only the download is replaced: it is a folder in the hub's format.
