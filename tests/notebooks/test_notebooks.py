@@ -60,11 +60,9 @@ PLACES = {
 def test_the_first_cell_changes_to_the_code(place, tmp_path):
     """It finds the code again after a restart of the kernel."""
     code = tmp_path / "clone"
-    (code / "notebooks").mkdir(parents=True)
-    files = "ropewalk/__init__.py", "ropewalk/utils/__init__.py", "ropewalk/utils/lazy.py"
-    for file in (*files, "ropewalk/utils/version.py", "ropewalk/utils/notebook.py"):
-        (code / file).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / file, code / file)
+    shutil.copytree(ROOT / "ropewalk/utils", code / "ropewalk/utils")
+    shutil.copy(ROOT / "ropewalk/__init__.py", code / "ropewalk")
+    (code / "notebooks").mkdir()
     (code / "pyproject.toml").write_text("[project]\ndependencies = []")
     (code / "notebooks/one.py").touch()
     git = ["git", "-C", str(code), "-c", "user.name=n", "-c", "user.email=e"]
