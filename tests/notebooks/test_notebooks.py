@@ -112,6 +112,9 @@ def test_notebooks_are_up_to_date(path):
 
     files = make.generate(path.with_suffix(".py"))
     assert {file: file.read_text(encoding="utf-8") for file in files} == files, "make notebooks"
+    _, notebook = make.generate(path.with_suffix(".py"), "https://github.com/me/here").values()
+    assert f"/github/me/here/blob/main/notebooks/{path.name})" in notebook
+    assert "git clone -q https://github.com/me/here ropewalk" in notebook
 
 
 @pytest.mark.notebook
