@@ -119,13 +119,14 @@ $(VENV)-cuda/.installed: requirements.lock
 	@$(NEWEST_PYTHON) -m venv $(VENV)-cuda
 	@$(VENV)-cuda/bin/python -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r $<
 	@$(VENV)-cuda/bin/python -m pip install -qq --disable-pip-version-check \
+	  "tokamax==0.0.17; python_version >= '3.12'" \
 	  "jax[cuda13]==$$($(VENV)-cuda/bin/python -c 'from importlib.metadata import version; print(version("jax"))')"
 	@touch $@
 
 test-gpu: $(VENV)-cuda/.installed  ## compile for GPUs that are not here (installs jax[cuda13], 5 GB)
 	@$(VENV)-cuda/bin/python -c 'import jax, platform; \
 	  print(f"compiled by JAX {jax.__version__}, on Python {platform.python_version()}")'
-	$(VENV)-cuda/bin/python -m pytest -m cuda tests/tpu/test_gpu.py tests/model/test_flash_compiled.py
+	$(VENV)-cuda/bin/python -m pytest -m cuda tests/tpu/test_gpu.py tests/model/test_flash_compiled.py tests/model/test_hopper.py
 
 $(VENV)/.installed-notebooks: $(VENV)/.installed notebooks/jupyter.lock
 	@echo "installing what runs notebooks"

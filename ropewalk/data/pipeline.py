@@ -21,14 +21,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ropewalk.data import prepare as prepare_lib
 from ropewalk.data.config import DataConfig
 from ropewalk.data.domains import Domain, fingerprint, open_domains
 from ropewalk.data.mixture import Mixture, mixture, retrieval_task
-from ropewalk.data.sources import reading_path, source_class
+from ropewalk.data.prepare import Plan, check_root, make_plan, prepare
+from ropewalk.data.sources import source_class
 from ropewalk.data.store import TokenStore
 from ropewalk.data.task import TaskContext
-from ropewalk.data.tokenizer import Tokenizer, file_in
+from ropewalk.data.tokenizer import file_in
 from ropewalk.data.verify import read_tokenizer
 from ropewalk.utils import plugins
 from ropewalk.utils.paths import as_path
@@ -60,21 +60,22 @@ class TrainingData(NamedTuple):
     held_out_fingerprint: str = ""
 
 
-def check_data(config: DataConfig) -> Tokenizer | None:
-    """Return the tokenizer that `config` names, if any.
+def check_data(config: DataConfig) -> Plan:
+    """Return the plan of the preparation of a config.
 
     Raises:
       ValueError: those of `open_data` that need no document to be read.
     """
-    tokenizer = prepare_lib.check_arguments(config)
-    prepare_lib.check_root(config)
+    plan = make_plan(config)
+    check_root(config)
     has_retrieval = config.retrieval_fraction or not config.has_text
     for text in config.retrieval_tasks if has_retrieval else ():
         task = retrieval_task(text)
-        if tokenizer:
+        if plan.tokenizer:
             length, seed = config.context_length, config.seed
-            task.check(TaskContext(data=config, tokenizer=tokenizer, length=length, seed=seed))
-    return tokenizer
+            context = TaskContext(data=config, tokenizer=plan.tokenizer, length=length, seed=seed)
+            task.check(context)
+    return plan
 
 
 def absent_files(config: DataConfig) -> list[str]:
@@ -89,21 +90,6 @@ def absent_files(config: DataConfig) -> list[str]:
     ]
 
 
-def describe_source(config: DataConfig) -> list[str]:
-    """Return lines about the files of a config's source, or which are absent; no text is read.
-
-    Raises:
-      ValueError: if `data.path` has no such files.
-    """
-    if absent := absent_files(config):
-        return [f"not on this machine, and not checked: {', '.join(absent)}"]
-    source = prepare_lib.open_source(config)
-    if config.path is not None and not source.needs_path:
-        return [f"does not read data.path={config.path}; {' or '.join(reading_path())} would"]
-    location = f"data.path={config.path}" if source.needs_path else "needs no data.path"
-    return [location, *prepare_lib.describe(source)]
-
-
 def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:
     """Return the rows of `config`: packed text, retrieval documents, or a mixture.
 
@@ -115,7 +101,7 @@ def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:
       ValueError: on bad input, as `FILE:LINE: problem`; if the prepared data is damaged.
     """
     source = source_class(config.source)
-    prepared = prepare_lib.prepare(config) if prepared is None else prepared
+    prepared = prepare(config) if prepared is None else prepared
     tokenizer = read_tokenizer(prepared)
 
     def open_rows(split: str) -> Mixture:
