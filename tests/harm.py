@@ -88,18 +88,25 @@ def run(command: str, folder: Path) -> subprocess.Popen:
 def contents(folder: Path) -> dict[str, str]:
     """Return a digest of each file that two executions of a command must share.
 
-    Dates, rates, prose and `.part` files, which nothing reads, are left out, and names that contain
-    hashes are shortened. The arrays of a checkpoint are compared by its digests.
+    Dates, rates, prose and `.part` files, which nothing reads, are left out, and so are the rows of
+    a later evaluation; names that contain hashes are shortened. The arrays of a checkpoint are
+    compared by its digests.
     """
     digests = {}
     for path in [folder] if folder.is_file() else sorted(folder.rglob("*")):
         name = _short(path.relative_to(folder).as_posix())
-        is_ours = not re.search(r"commands.jsonl|\.(lock|part|damaged)|workers|content.json", name)
+        is_ours = not re.search(
+            r"(commands|results).jsonl|\.(lock|part|damaged)|workers|content.json", name
+        )
         if path.is_file() and is_ours:
             is_array = name.endswith(("/HASH", ".ocdbt", "_METADATA", "_sharding"))
             is_dated = path.suffix in (".npz", ".gz") or path.name in _DATED
             digests[name] = "" if is_array or is_dated else _digest(path)
     return digests
+
+
+def _remove(path: Path) -> None:
+    path.unlink() if path.is_file() else shutil.rmtree(path)
 
 
 def _short(name: str) -> str:
@@ -125,7 +132,7 @@ def kill(
     name = list(COMMANDS)[number % len(COMMANDS)]
     command, output = COMMANDS[name]
     expected, folder = contents(pristine / output), Path.cwd()
-    Path(output).unlink() if Path(output).is_file() else shutil.rmtree(output)
+    _remove(Path(output))
     start = time.monotonic()
     process = run(command, folder)
     moment = rng.uniform(0.2, 1) * seconds[name]
@@ -148,7 +155,7 @@ def damage(pristine: Path, number: int, rng: random.Random) -> tuple[str, str]:
     if reader == "train":  # resumed for two more steps
         shutil.rmtree("run/checkpoints/8")
     else:
-        shutil.rmtree(output)
+        _remove(Path(output))
     path = rng.choice([p for p in sorted(Path().glob(files)) if p.is_file() and p.stat().st_size])
     kind, size = rng.choice(("bit", "bit", "cut", "deleted")), path.stat().st_size
     if kind == "deleted" and reader == "import":  # the file is optional
