@@ -256,10 +256,10 @@ def _inline(svg: str, name: str, glyphs: dict[str, str]) -> Markup:
     svg = re.sub(r'\bid="(member-\d+)( [\w-]+)?"', r'class="\1\2"', svg)
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     svg = re.sub(r'(url\(|href=")#(?!DejaVu)', rf"\1#{name}-", svg)
-    # Hundredths of a point are enough for paths; glyphs are defined in smaller units.
+    # Tenths of a point are enough for paths; glyphs are defined in smaller units.
     svg = re.sub(
         r'(?<= d=")[^"]*(?=" (?:clip-path|style))',
-        lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]),
+        lambda path: re.sub(r"(\.\d)\d+", r"\1", path[0]),
         svg,
     )
     # Each of these colors has a value for light and one for dark pages.

@@ -355,6 +355,14 @@ def set_xlabel(ax: Axes, text: str) -> None:
     ax.set_xlabel(folded(text, max(20, int(11 * _size(ax.xaxis)))))
 
 
+def share_xlabel(figure: Figure, axes: np.ndarray, text: str) -> None:
+    """Set the label of the x axis that the panels of a `grid` share; on a phone below the last."""
+    if _is_phone.get():
+        set_xlabel(axes[-1, -1], text)
+    else:
+        figure.supxlabel(text)
+
+
 def error_bar(
     ax: Axes, x: float, y: float, ends: tuple[float, float], **style: Any
 ) -> list[Artist]:
