@@ -142,7 +142,7 @@ $(VENV)-tracking/.installed: $(VENV)/.installed
 	@$(PY) -m pip install -qq --disable-pip-version-check --target $(VENV)-tracking $(TRACKING_PACKAGES)
 	@touch $@
 
-test-tracking: $(VENV)-tracking/.installed  ## dashboards, with their own readers (installs wandb, tensorboard)
+test-tracking: $(VENV)-tracking/.installed  ## dashboards with their own readers, a day with kills (installs wandb, tensorboard)
 	PYTHONPATH=$(VENV)-tracking $(PY) -m pytest -m tracking tests/experiment
 
 $(VENV)/.installed-docs: $(VENV)/.installed docs/site.lock

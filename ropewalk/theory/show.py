@@ -294,17 +294,21 @@ def draw_slowest(reports: Sequence[Report]) -> Figure:
     """
     figure = figures.new_figure(9.2, 0.8 + 1.7 * len(reports))
     axes = figure.subplots(len(reports), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-    looks = figures.make_looks([report.base for report in reports], [1] * len(reports))
-    for ax, report, look in zip(axes, reports, looks, strict=True):
+    for ax, report in zip(axes, reports, strict=True):
         speed = 2 * np.pi / max(report.wavelength[report.inv_freq != 0], default=np.inf)
+        color = figures.stroke_of(report.base).color
         for end, width in ((report.longer or report.length, 1), (report.length, 3)):
             distances = np.linspace(0, end, _MAX_POINTS)
-            ax.plot(distances, np.cos(distances * speed), color=look.color, lw=width)
+            ax.plot(distances, np.cos(distances * speed), color=color, lw=width)
         ax.axvline(report.length, **figures.REFERENCE)
         figures.set_title(ax, report.name)
     axes[-1].set(xlabel="distance m (tokens)", xlim=(0, None))
     axes[-1].xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     figure.supylabel("cos(m ω) of the slowest pair")
+    turns = [max(report.wavelength[report.inv_freq != 0], default=np.inf) for report in reports]
+    shares = [report.length / turn for report, turn in zip(reports, turns, strict=True)]
+    ends = " to ".join(dict.fromkeys(f"{share:.2g}" for share in (min(shares), max(shares))))
+    figures.set_message(figure, f"The slowest pair completes {ends} turns within the context")
     return figure
 
 
