@@ -14,28 +14,18 @@ _SHAPE = re.compile(r"([a-z]+(\d*)[a-z0-9]*)\[([\d,]*)\]")
 _INSTRUCTION = re.compile(r" +(?:ROOT )?%?([\w.\-]+) = (.*?) ?\b([a-z][a-z0-9\-]*)\((.*)")
 KINDS = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute")
 # Attributes that name the computations that an instruction runs, without those of reductions.
-_CALLS = {
-    "while": "body",
-    "conditional": "branch_computations|true_computation|false_computation",
-    "call": "to_apply",
-}
+_CALLS = {"while": "body", "call": "to_apply"}
+_CALLS["conditional"] = "branch_computations|true_computation|false_computation"
 
 
 @dataclasses.dataclass(frozen=True)
 class Collective:
-    """A transfer between chips.
+    """A transfer between chips."""
 
-    Attributes:
-      kind: one of `KINDS`.
-      count: executions per step.
-      num_bytes: of the full array: the result of an all-gather, the operand of a reduce-scatter.
-      group: number of chips that take part together.
-    """
-
-    kind: str
-    count: int
-    num_bytes: int
-    group: int
+    kind: str  # one of `KINDS`
+    count: int  # executions per step
+    num_bytes: int  # of the full array: the result of an all-gather, a reduce-scatter's operand
+    group: int  # number of chips that take part together
 
     @property
     def received(self) -> float:

@@ -83,7 +83,7 @@ def state_shardings(
     )
 
 
-def _muon_axes(params: Params) -> Params:
+def _muon_axes(params: Any) -> Any:
     """Return the input and output axes of each matrix of a block, and None for other parameters.
 
     The first axis has layers, each with a matrix of its own. A projection of all heads is one

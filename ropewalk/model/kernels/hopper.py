@@ -76,7 +76,7 @@ def _forward(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window):
 def _backward(residuals, gradients):
     g_BTNU, _ = gradients
 
-    def one_row(q_TNH, k_SKH, v_SKU, first_T, out_TNU, lse_NT, g_TNU):
+    def one_row(g_TNU, q_TNH, k_SKH, v_SKU, first_T, out_TNU, lse_NT):
         *dqkv, _ = backward_kernel.flash_attention_vjp_kernel(
             q_TNH,
             k_SKH,
@@ -95,7 +95,7 @@ def _backward(residuals, gradients):
         return dqkv
 
     T, dtype = g_BTNU.shape[1], residuals[4].dtype
-    dqkv = jax.vmap(one_row)(*residuals, _pad(g_BTNU.astype(dtype)))
+    dqkv = jax.vmap(one_row)(_pad(g_BTNU.astype(dtype)), *residuals)
     return *(x[:, :T] for x in dqkv), None, None
 
 
