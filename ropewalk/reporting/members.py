@@ -85,7 +85,7 @@ class Member:
         """The label in words, for figures and sentences."""
         return as_words(self.label)
 
-    @functools.cached_property
+    @property
     def stroke(self) -> Stroke:
         """Color of the base, and line style of the window or of the heads, as in all figures."""
         model = self.config.model

@@ -227,8 +227,8 @@ def _save(drawing: Drawing, page: Path, glyphs: dict[str, str]) -> Picture:
     width = figure.get_figwidth() / PAGE_WIDTH
     with phone_layout():
         phone_svg = _inline(_as_svg(drawing.draw()), f"{name}-phone", glyphs)
-    svgs = {"svg": _inline(svg, name, glyphs), "phone_svg": phone_svg}
-    return Picture(width=width, **svgs, **drawing.captions)
+    page_svg, texts = _inline(svg, name, glyphs), drawing.captions
+    return Picture(svg=page_svg, phone_svg=phone_svg, width=width, **texts)
 
 
 def _as_svg(figure: Figure) -> str:

@@ -105,7 +105,7 @@ def make_lines(member: Member) -> Iterator[dict[str, Any]]:
     for measured in member.measurements:
         estimate = measured.estimate if measured.kind == "retrieval" else None
         line = _common_columns(member, measured, measured.rows) | measured.numbers
-        yield line | columns.numbers(measured.theory, estimate) | measured.task_columns
+        yield line | columns.numbers(measured.theory, estimate) | dict(measured.task_columns)
         by_seed = measured.by_seed if estimate and estimate.num_seeds > 1 else {}
         for seed, estimate_of_seed in by_seed.items():
             rows = rows_lib.select(measured.rows, seed=seed)

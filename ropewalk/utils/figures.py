@@ -115,15 +115,14 @@ _WINDOW = (0, (6, 2, 1.5, 2))
 _HEADS = {1: (0, (5, 2)), 2: (0, (1.5, 1.5)), 8: (0, (9, 3))}  # all others are solid
 
 
-def stroke_of(
-    base: float | None, num_heads: int | None = None, window: int | None = None
-) -> Stroke:
+def stroke_of(base: float | None, num_heads: int | None = None, window: object = None) -> Stroke:
     """Return the color of a base (None: gray), and the line style of a window or of heads."""
     color = FAINT
     if base is not None:
         place, *places = np.log(np.log10([np.clip(base, 10, 1e8), *_BASES]))
         channels = zip(*map(to_rgb, _BASES.values()), strict=True)
-        color = to_hex([np.interp(place, places, channel) for channel in channels])
+        red, green, blue = (float(np.interp(place, places, channel)) for channel in channels)
+        color = to_hex((red, green, blue))
     return Stroke(color, _WINDOW if window else _HEADS.get(num_heads or 0, "-"))
 
 
