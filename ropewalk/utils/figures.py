@@ -42,7 +42,6 @@ from matplotlib.ticker import (
     MaxNLocator,
     NullLocator,
 )
-from scipy.optimize import isotonic_regression
 
 STYLE = matplotlib.rc_params_from_file(
     pathlib.Path(__file__).with_name("figures.mplstyle"), use_default_template=False
@@ -213,6 +212,14 @@ class End(NamedTuple):
     series: Series | None = None
 
 
+def _ascending(values: np.ndarray) -> np.ndarray:
+    """Return the ascending numbers with the least squared distance to `values`."""
+    first, last = np.indices((len(values), len(values)))
+    sums = np.concatenate([[0], np.cumsum(values)])
+    means = (sums[last + 1] - sums[first]) / np.maximum(last - first + 1, 1)
+    return np.array([means[: i + 1, i:].min(axis=1).max() for i in range(len(values))])
+
+
 _LINE_HEIGHT = 0.155  # inches
 
 
@@ -231,7 +238,7 @@ def label_ends(ax: Axes, ends: Sequence[End]) -> None:
         figure.set_figheight(need * figure.get_figheight())
     unit = _LINE_HEIGHT / _size(ax.yaxis)
     offsets = unit * (np.cumsum(lines) - lines / 2)
-    places = isotonic_regression(points[order, 1] - offsets).x + offsets
+    places = _ascending(points[order, 1] - offsets) + offsets
     places -= max(0, places[-1] + unit * lines[-1] / 2 - 1)
     places += max(0, unit * lines[0] / 2 - places[0])
     for i, place in zip(order, places, strict=True):
