@@ -44,7 +44,7 @@ def test_pages_are_short():
     longer = {"interop.md", "language_model.md", "CHANGELOG.md"}  # to be shortened
     assert {name for name, text in lines.items() if len(text) > 150} <= longer
     columns = {name: max(_columns(line) for line in text) for name, text in lines.items()}
-    assert {name: number for name, number in columns.items() if number > 7} == {"gpu.md": 8}
+    assert {name for name, number in columns.items() if number > 7} <= {"gpu.md"}
 
 
 def _columns(line: str) -> int:
