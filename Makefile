@@ -35,7 +35,7 @@ REV ?= HEAD
 # Tests that need more than the lock has: each has a target that installs it.
 APART := hf or published or browser or colab or notebook or tracking or slurm
 
-.PHONY: help setup demo test test-fast test-all test-hf test-published test-bucket test-tpu test-gpu test-browser test-notebooks test-tracking test-colab test-slurm test-docs notebooks compare lint format lock clean
+.PHONY: help setup demo test test-fast test-all test-hf test-published test-bucket test-tpu test-gpu test-browser test-notebooks test-tracking test-colab test-slurm test-docs docs notebooks compare lint format lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 16
@@ -67,7 +67,7 @@ test-fast: setup  ## what takes seconds
 
 test-all: setup  ## the suite compiled as users do, what samples for minutes, then the test-* below
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(PY) -m pytest -n 2 --dist worksteal -m "not ($(APART))"
-	$(MAKE) test-hf test-published test-bucket test-tpu test-gpu test-browser test-notebooks test-tracking test-colab test-slurm test-docs
+	$(MAKE) test-hf test-published test-bucket test-tpu test-gpu test-browser test-notebooks test-tracking test-colab test-slurm test-docs docs
 
 $(VENV)/.installed-hf: $(VENV)/.installed
 	@echo "installing $(HF_PACKAGES)"
@@ -144,6 +144,14 @@ $(VENV)-tracking/.installed: $(VENV)/.installed
 test-tracking: $(VENV)-tracking/.installed  ## dashboards, with their own readers (installs wandb, tensorboard)
 	PYTHONPATH=$(VENV)-tracking $(PY) -m pytest -m tracking tests/experiment
 
+$(VENV)/.installed-docs: $(VENV)/.installed docs/site.lock
+	@echo "installing what builds the documentation site"
+	@$(PY) -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r docs/site.lock
+	@touch $@
+
+docs: $(VENV)/.installed-docs  ## the documentation site in build/docs; warnings are errors (installs sphinx)
+	$(PY) -m sphinx -W --keep-going -q -c docs . build/docs
+
 test-docs: setup  ## the commands of README and docs in a fresh clone (half an hour)
 	$(PY) tests/run_docs.py
 
@@ -198,6 +206,9 @@ lock:  ## resolve requirements.lock again (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-emit-find-links --constraint requirements.lock --custom-compile-command "make lock" \
 	  notebooks/jupyter.in -o notebooks/jupyter.lock
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-emit-find-links --constraint requirements.lock --custom-compile-command "make lock" \
+	  docs/site.in -o docs/site.lock
 
 clean:  ## remove the virtual environments and caches; runs/ stays
 	rm -rf $(VENV) $(VENV)-* .pytest_cache .ruff_cache .hypothesis

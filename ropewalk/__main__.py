@@ -4,6 +4,7 @@
 """
 
 import difflib
+import os
 import runpy
 import sys
 from pathlib import Path
@@ -32,9 +33,20 @@ COMMANDS = {
 def main() -> int:
     """Run the command that the first argument names; return the exit status."""
     name = sys.argv[1] if sys.argv[1:] else "--help"
+    if "_ARGCOMPLETE" in os.environ:
+        name = complete()
     if name in ("-h", "--help"):
         lines = [f"  {command:<12}{text}" for command, (_, text) in COMMANDS.items()]
         print("usage: ropewalk COMMAND ...\n", *lines, "\nropewalk COMMAND --help: more", sep="\n")
+        print('completion of the Tab key: eval "$(ropewalk --completion bash)" (or zsh)')
+        return 0
+    if name == "--completion":
+        try:
+            from argcomplete.shell_integration import shellcode
+        except ImportError:
+            print("ropewalk: completion needs a package: pip install argcomplete", file=sys.stderr)
+            return 2
+        print(shellcode(["ropewalk"], shell=(sys.argv[2:] or ["bash"])[0]))
         return 0
     if name == "--version":
         from ropewalk.utils.version import __version__
@@ -52,10 +64,28 @@ def main() -> int:
     return 0
 
 
+def complete() -> str:
+    """Return the command that a shell's line names, for its parser to complete the rest.
+
+    If the name itself is to be completed, print the names that it may be, and exit.
+    """
+    import argparse
+
+    import argcomplete
+
+    words = os.environ["COMP_LINE"][: int(os.environ["COMP_POINT"])].split(" ")
+    if words[2:] and words[1] in COMMANDS:
+        if COMMANDS[words[1]][0] != "interop":  # its parser reads the name
+            os.environ["_ARGCOMPLETE"] = "2"
+        return words[1]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("command", choices=COMMANDS)
+    argcomplete.autocomplete(parser, always_complete_options=False)
+    return "--help"
+
+
 def run(name: str) -> None:
     """Run a command with the arguments in `sys.argv`, and exit."""
-    import ropewalk.utils.environment  # noqa: F401 - it checks that packages are installed
-
     runpy.run_module(f"ropewalk.{COMMANDS[name][0]}", run_name="__main__")
 
 

@@ -35,6 +35,14 @@ def test_variables_of_other_programs(run, run_script):
     assert (run / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_commands_have_their_docstrings_where_python_removes_them(run_script):
+    """PYTHONOPTIMIZE=2 and -OO: help, fields of the config, and lists of tasks are docstrings."""
+    usage = run_script("-OO", "-m", "ropewalk.theory", "--help").stdout
+    assert "bound" in usage and "None" not in usage
+    for command, text in (("train.py", "base_30m"), ("evaluate.py", "lagcopy")):
+        assert text in run_script(command, "--help", PYTHONOPTIMIZE="2").stdout
+
+
 DRAW = """
 import sys
 sys.argv[0] = "train.py"  # a command, and not a program of the user

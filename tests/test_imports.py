@@ -41,7 +41,7 @@ PACKAGES = {
     "zstandard rich absl apache_beam pyarrow transformers",
     "experiment": "numpy jax flax psutil orbax tensorstore rich tensorboardX wandb zstandard",
     "evals": "numpy jax flax scipy rich",
-    "training": "numpy jax optax rich",
+    "training": "numpy jax optax rich IPython",
     "interop": "numpy jax jinja2 ml_dtypes orbax rich safetensors sentencepiece tokenizers "
     "transformers torch gguf",
     "theory": "numpy scipy matplotlib mpmath rich",

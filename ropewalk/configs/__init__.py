@@ -1,12 +1,13 @@
 """Experiments, one file each; a file defines `configs`, a list of configs with unique names.
 
 A config is Python: an ablation is a `dataclasses.replace`, so the difference is the experiment.
-This module finds configs by walking the folder, and parses the command line that names one. A file
-of the same form that a command line names is executed and read in the same way.
+This module finds configs by walking the folder, and parses the command line that names one. Users
+have files of the same form, or TOML (`configs.files`).
 """
 
 import argparse
 import importlib
+import os
 import pkgutil
 import re
 import sys
@@ -15,15 +16,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ropewalk.configs import template
+from ropewalk.configs import files
 from ropewalk.experiment import dotted, overrides
 from ropewalk.experiment import stages as stages_lib
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.utils.command_line import Parser, print_text
 from ropewalk.utils.messages import nearest
-from ropewalk.utils.plugins import allow, run_file
+from ropewalk.utils.plugins import allow
 
 Cost = Callable[[Sequence[ExperimentConfig]], str]
+
+# Those that people start with; `--all` lists all.
+FIRST = (
+    *("demo", "tiny", "small", "own_text", "language_model", "base_30m", "base_125m", "paper_2b"),
+    *("figure7_pretrain_cpu", "yarn_sliding_window_cpu"),
+)
 
 
 def argument_parser(
@@ -31,24 +38,36 @@ def argument_parser(
 ) -> Parser:
     """Make the parser of `CONFIG --workdir DIR [overrides]`; its help lists configs and `more`.
 
-    That of a config has a line of `describe_cost`, which gets the configs of its runs.
+    `--help` with a config has a line of `describe_cost`, which gets the configs of its runs.
     """
 
     class ConfigParser(Parser):
         def format_help(self) -> str:
-            lines = "".join(f"  {c.name:<30} {c.question}\n" for c in load_configs().values())
+            configs = load_configs()
+            names = configs if "--all" in sys.argv else FIRST
+            lines = "".join(f"  {name:<30} {configs[name].question}\n" for name in names)
+            others = "" if names is configs else f"; --all lists all {len(configs)}"
             more_help = (
-                f"configs (CONFIG --help explains one):\n{lines}",
+                f"configs (CONFIG --help explains one{others}):\n{lines}",
                 f"{overrides.OVERRIDES_HELP}\n",
                 *more,
             )
             return "\n".join([super().format_help(), *more_help])
 
+        def complete(self) -> None:
+            # argparse, but not `parse_intermixed_args`, ends the overrides at an option.
+            if line := os.environ.get("COMP_LINE"):
+                shorter = re.sub(r" --workdir[ =]\S+(?= )", "", line)
+                point = int(os.environ["COMP_POINT"]) - len(line) + len(shorter)
+                os.environ |= {"COMP_LINE": shorter, "COMP_POINT": str(point)}
+            super().complete()
+
         def parse_intermixed_args(self, args=None, namespace=None) -> Any:
+            self.complete()
             words = sys.argv[1:] if args is None else args
             if words[1:] and words[1] in ("-h", "--help") and not words[0].startswith("-"):
                 with self.refusing(ValueError):
-                    print_text(explain(config_argument(words[0]), describe_cost))
+                    print_text(explain(allowed_config(words[0]), describe_cost))
                 self.exit()
             arguments = super().parse_intermixed_args(args, namespace)
             for line in overrides.describe_replaced(arguments.overrides):
@@ -56,7 +75,7 @@ def argument_parser(
             if arguments.write:
                 with self.refusing(OSError, ValueError):
                     config = dotted.apply(find_config(arguments.config), arguments.overrides)
-                    template.write(config, arguments.config, arguments.write)
+                    files.write(config, arguments.config, arguments.write)
                 self.exit()
             if arguments.workdir is None:
                 self.error("the following arguments are required: --workdir")
@@ -74,17 +93,28 @@ def argument_parser(
     )
     add(
         "--write",
-        metavar="FILE.py",
+        metavar="FILE.toml",
         type=Path,
-        help="write CONFIG with its changes as a config file of yours, with all fields explained",
+        help="write CONFIG with its changes as a config file of yours, with all fields explained "
+        "(FILE.py: in Python)",
     )
-    text = "a config's name, from the list below, or a file of yours: FILE.py or FILE.py:NAME"
-    add("config", metavar="CONFIG", type=config_argument, help=text)
+    add("--all", action="help", help="show this help message with all configs, and exit")
+    text = "a config's name, from the list below, or a file of yours: FILE.toml, FILE.py[:NAME]"
+    completed = add("config", metavar="CONFIG", type=allowed_config, help=text)
+    completed.completer = lambda **_: [*load_configs(), *map(str, Path().glob("*.toml"))]  # pyright: ignore
     add("--workdir", metavar="DIR", help="folder of the results; required")
     text = "changes to the config"
     metavar = "dotted.field=value"
-    add("overrides", nargs="*", default=[], type=overrides.typed, metavar=metavar, help=text)
+    completed = add(
+        "overrides", nargs="*", default=[], type=overrides.typed, metavar=metavar, help=text
+    )
+    completed.completer = _field_names  # pyright: ignore
     return parser
+
+
+def _field_names(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """Return what an override may begin with, for the completion of a shell."""
+    return [f"{field.name}=" for field in dotted.fields(find_config(parsed_args.config))]
 
 
 class _ShowFields(argparse.Action):
@@ -92,23 +122,13 @@ class _ShowFields(argparse.Action):
 
     def __call__(self, parser: Any, namespace, values, option_string=None):
         with parser.refusing(ValueError):
-            print(dotted.listed(find_config(config_argument(str(values)))), end="")
+            print(dotted.listed(find_config(allowed_config(str(values)))), end="")
         parser.exit()
 
 
 def load_configs() -> dict[str, ExperimentConfig]:
-    """Load every config by name.
-
-    Raises:
-      ValueError: if two files define a config of one name.
-    """
-    configs: dict[str, ExperimentConfig] = {}
-    for module in _modules():
-        for config in getattr(module, "configs", ()):
-            if config.name in configs:
-                raise ValueError(f"{module.__name__}: there are two configs named {config.name}")
-            configs[config.name] = config
-    return configs
+    """Load every config by its name, of which each has another one."""
+    return {c.name: c for module in _modules() for c in getattr(module, "configs", ())}
 
 
 def _modules() -> Iterator[ModuleType]:
@@ -123,10 +143,11 @@ def explain(name: str, describe_cost: Cost) -> str:
       ValueError: as for `find_config`.
     """
     config = find_config(name)
-    if match := _FILE.fullmatch(name):
+    if match := _PYTHON.fullmatch(name):
         doc = sys.modules[str(Path(match["path"]))].__doc__  # `find_config` has executed it
     else:
-        doc = next(m.__doc__ for m in _modules() if config in getattr(m, "configs", ()))
+        modules = (m for m in _modules() if config in getattr(m, "configs", ()))
+        doc = next((module.__doc__ for module in modules), "")
     stages = dict.fromkeys(
         stage.config.evals.describe(stage.config.data.context_length)
         for stage in stages_lib.split(config)
@@ -139,48 +160,36 @@ def explain(name: str, describe_cost: Cost) -> str:
     )
 
 
-_FILE = re.compile(r"(?P<path>.+\.py)(:(?P<name>[^:]+))?")
+_PYTHON = re.compile(r"(?P<path>.+\.py)(:(?P<name>[^:]+))?")
 
 
-def config_argument(text: str) -> str:
+def allowed_config(text: str) -> str:
     """Return the argument CONFIG of a command line, whose file this process may then execute."""
-    if match := _FILE.fullmatch(text):
+    if match := _PYTHON.fullmatch(text):
         allow(match["path"])
     return text
 
 
 def find_config(name: str) -> ExperimentConfig:
-    """Return the config called `name`, or that of a user's file: FILE.py or FILE.py:NAME.
+    """Return the config called `name`, or that of a user's file: FILE.toml, FILE.py, FILE.py:NAME.
 
     Raises:
-      ValueError: if there is none, with the nearest name; if FILE.py has several and NAME is
-        missing; if the file is not allowed (`utils.plugins.allow`) or fails.
+      ValueError: if there is none, with the nearest name; as `files.read_toml` and `read_python`.
     """
-    if match := _FILE.fullmatch(name):
-        return _find_in_file(Path(match["path"]), match["name"])
+    if match := _PYTHON.fullmatch(name):
+        return files.read_python(Path(match["path"]), match["name"])
     configs = load_configs()
+    if name.endswith(".toml"):
+        return files.read_toml(Path(name), configs)
     if name not in configs:
-        known = [*configs, f"{name}.py"] if Path(f"{name}.py").is_file() else configs
+        if suffix := Path(name).suffix:
+            raise ValueError(
+                f"{name}: a config file is TOML (or Python), not {suffix}; "
+                f"`ropewalk train small --write {Path(name).with_suffix('.toml')}` writes one"
+            )
+        known = [
+            *configs,
+            *(f"{name}{x}" for x in (".toml", ".py") if Path(f"{name}{x}").is_file()),
+        ]
         raise ValueError(f"unknown config {name!r}; {nearest(name, known)}")
-    return configs[name]
-
-
-def _find_in_file(path: Path, name: str | None) -> ExperimentConfig:
-    listed = getattr(run_file(path), "configs", None)
-    if not (isinstance(listed, list) and listed) or not all(
-        isinstance(config, ExperimentConfig) for config in listed
-    ):
-        raise ValueError(
-            f"{path} defines no list of configs: write configs = [...], with objects of "
-            "ropewalk.experiment.config.ExperimentConfig"
-        )
-    configs = {config.name: config for config in listed}
-    if len(configs) < len(listed):
-        raise ValueError(f"{path} has two configs of one name; give each config another name")
-    if name is None and len(listed) == 1:
-        return listed[0]
-    if name not in configs:
-        raise ValueError(
-            f"{path} has {len(listed)} configs; write :NAME after it, one of {', '.join(configs)}"
-        )
     return configs[name]

@@ -9,6 +9,8 @@ import dataclasses
 import functools
 import hashlib
 import itertools
+import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -23,10 +25,9 @@ from ropewalk.data.mixture import Mixture, mixture, retrieval_task
 from ropewalk.data.sources import reading_path, source_class
 from ropewalk.data.store import TokenStore
 from ropewalk.data.task import TaskContext
-from ropewalk.data.tokenizer import HARD_TEXT, Tokenizer, file_in
+from ropewalk.data.tokenizer import Tokenizer, file_in
 from ropewalk.data.verify import read_tokenizer
 from ropewalk.utils import plugins
-from ropewalk.utils.messages import print_note
 from ropewalk.utils.paths import as_path
 from ropewalk.utils.threads import map_ahead
 
@@ -64,9 +65,6 @@ def check_data(config: DataConfig) -> Tokenizer | None:
     """
     tokenizer = prepare_lib.check_arguments(config)
     prepare_lib.check_root(config)
-    if tokenizer and config.has_text and (change := tokenizer.change(HARD_TEXT)):
-        what = f"data.tokenizer={config.tokenizer} does not keep every text"
-        print_note(config.tokenizer, f"{what} ({change}); bits per byte count what it keeps")
     has_retrieval = config.retrieval_fraction or not config.has_text
     for text in config.retrieval_tasks if has_retrieval else ():
         task = retrieval_task(text)
@@ -185,7 +183,7 @@ def make_batches(
     size = data.config.batch_size
     host_rows = range(size) if host_rows is None else host_rows
     batches = HostBatches(data.open_rows(split), size, start_step, host_rows)
-    if data.config.num_workers:
+    if data.config.num_workers and split == "train":  # of validation few are read: no processes
         return _from_workers(batches, data.config.num_workers)
     return map_ahead(batches.__getitem__, itertools.count(), num_threads=1, ahead=_PREFETCH)
 
@@ -201,12 +199,19 @@ def _from_workers(batches: HostBatches, num_workers: int) -> Iterator[Batch]:
         num_workers=num_workers, per_worker_buffer_size=_PREFETCH
     )
     source = grain.MapDataset.source(batches)
+    # After a worker that was killed, another process removes its shared memory, and would say so.
+    os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker")
     # Workers build documents of tasks in users' files, and did not see the command line.
-    allow_files = functools.partial(_allow_files, plugins.allowed())
-    return iter(source.to_iter_dataset(options).mp_prefetch(processes, allow_files))
+    prepare_worker = functools.partial(_prepare_worker, plugins.allowed())
+    return iter(source.to_iter_dataset(options).mp_prefetch(processes, prepare_worker))
 
 
-def _allow_files(paths: Sequence[str], worker: int, num_workers: int) -> None:
-    """Allow a new worker process to execute the files that its parent may execute."""
+def _prepare_worker(paths: Sequence[str], worker: int, num_workers: int) -> None:
+    """Let a new worker process execute the files that its parent may execute.
+
+    Ctrl-C and the end of a terminal reach it too; its parent saves, and ends it.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     for path in paths:
         plugins.allow(path)

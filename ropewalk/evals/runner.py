@@ -16,14 +16,13 @@ from ropewalk import evals
 from ropewalk.data.task import Document, Task
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.evals import kinds, rows
-from ropewalk.evals.options import Options, check_variants
+from ropewalk.evals.options import Options
 from ropewalk.evals.rows import Rows
 from ropewalk.evals.score import AnswerScores, Candidate, check_fits, score
 from ropewalk.evals.spread import spread_score
 from ropewalk.experiment import distributed
 from ropewalk.experiment.config import ExperimentConfig, chosen_rotary
 from ropewalk.experiment.identity import run_id
-from ropewalk.experiment.items import metrics_damage
 from ropewalk.experiment.loaded import LoadedRun, load_directory
 from ropewalk.experiment.run import RunDirectory, find_runs, newest_steps
 from ropewalk.model import rotary as rotary_lib
@@ -31,7 +30,7 @@ from ropewalk.model import transformer
 from ropewalk.model.rotary import Pattern
 from ropewalk.model.transformer import Params
 from ropewalk.utils.files import check_writable
-from ropewalk.utils.messages import counted
+from ropewalk.utils.messages import counted, print_note
 
 Evaluated = list[tuple[RunDirectory, ExperimentConfig, Rows]]
 
@@ -112,9 +111,9 @@ class Group:
         self.notes: list[str] = []
         evaluation, trained_length = members[0].config.evals, members[0].config.data.context_length
         names = options.tasks or evaluation.tasks
-        tasks = {task.expression: task for task in map(evals.parse, names)}
+        tasks = evals.parse_all(names)
         lengths = dict.fromkeys(options.lengths or evaluation.lengths or (trained_length,))
-        for task, length in itertools.product(tasks.values(), lengths):
+        for task, length in itertools.product(tasks, lengths):
             note = _note_untrained(task, members[0])
             try:
                 if note and not options.tasks:
@@ -229,7 +228,6 @@ def make_plan(runs: Sequence[RunDirectory], options: Options) -> Plan:
     with distributed.refusing_together():
         # Several paths may lead to the same run.
         runs = list({run.path.resolve(): run for run in runs}.values())
-        check_variants(options.variants, runs)
         for run in runs:  # before hours of work
             check_writable(run.path, "evaluate a copy of the run (cp -r)")
             rows.read_run(run)
@@ -238,7 +236,7 @@ def make_plan(runs: Sequence[RunDirectory], options: Options) -> Plan:
         groups = [Group(alike, options) for alike in _by_shape(members, options)]
         plan = Plan(members, groups, notices + [note for group in groups for note in group.notes])
         if not plan.parts:
-            raise ValueError("; ".join(plan.skipped))
+            raise ValueError("; ".join(plan.skipped or notices))
     if jax.process_count() > 1:  # passes of other questions would wait for each other for ever
         names = [sorted([*map(str, group.questions), *group.skipped]) for group in groups]
         known = [(member.run_id, member.step) for member in members], names
@@ -351,12 +349,14 @@ def evaluate_in_memory(
     members = []
     for config, member_params in zip(configs, params, strict=True):
         members.append(Loaded("", config, tokenizer, member_params, 0, (config.model.rotary,)))
-    results = list(score_members(members, options))
-    several = len({part.length for part, _ in results}) > 1
+    group = Group(members, options)
+    for reason in group.skipped.values():
+        print_note(None, f"train.eval_tasks: skipped: {reason}")
+    several = len({part.length for part in group.questions}) > 1
     values: list[dict[str, float]] = [{} for _ in members]
-    for part, part_rows in results:
+    for part in group.questions:
         name = part.task.expression + (f"@{part.length}" if several else "")
-        for value, member_rows in zip(values, part_rows, strict=True):
+        for value, member_rows in zip(values, group.score(part), strict=True):
             value[name] = kinds.kind_of(member_rows).value(member_rows)
     return values
 
@@ -384,8 +384,6 @@ def _load(
     newest = newest_steps(runs, notice) if options.step is None else {}
     for run in runs:
         loaded, variants = load_directory(run, newest.get(run, options.step)), {}
-        if damage := metrics_damage(run):
-            notice(damage)
         for text in options.variants:
             try:
                 variants[chosen_rotary(text, loaded.config)] = None
@@ -403,7 +401,8 @@ def _by_shape(members: Iterable[Loaded], options: Options) -> list[list[Loaded]]
     for member in members:
         config, data, tokenizer = member.config, member.config.data, member.tokenizer
         # Seeds of one setting read the same documents.
-        if not any(evals.parse(name).of_training for name in options.tasks or config.evals.tasks):
+        tasks = evals.parse_all(options.tasks or config.evals.tasks)
+        if not any(task.of_training for task in tasks):
             data = dataclasses.replace(data, seed=0)
         held_out = member.run.held_out_fingerprints if member.run else ()
         shape = config.model.forward_architecture(), data, held_out, config.evals, tokenizer

@@ -34,6 +34,10 @@ sweeps: a comma makes members, several commas a grid
   "start_from='a,b'"                       quotes around a value, or around one of a list, keep its
                                            commas; a path that exists needs none
 Without a comma, the config's own members are used, if it has any.
+  --random 20 "train.learning_rate=log(1e-4,1e-2)"
+                                           20 members at random: log(LOW,HIGH) is even in the
+                                           logarithm, uniform(LOW,HIGH) in the value. With a grid,
+                                           each of its members gets the same 20 draws
 Text of yours: the config own_text, or data.source=files, with data.path=FOLDER (docs/own_text.md)
 """
 
@@ -42,9 +46,10 @@ import hashlib
 import itertools
 import math
 import os
+import random
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,17 +61,18 @@ from ropewalk.experiment.config import (
     is_operational,
 )
 from ropewalk.experiment.dotted import apply as apply  # part of the command line, for its callers
+from ropewalk.experiment.dotted import fields
 from ropewalk.experiment.inherit import inherit
 from ropewalk.experiment.records import SweepRecord, read_sweep
 from ropewalk.experiment.run import RunDirectory, split_start
 from ropewalk.experiment.stages import split
-from ropewalk.utils.expressions import allow_files, split_commas, unquote
+from ropewalk.utils.expressions import allow_files, literal, split_commas, unquote
 from ropewalk.utils.files import check_links
 from ropewalk.utils.messages import one_line
 from ropewalk.utils.paths import as_path, in_bucket
 
-# Files and `--help` teach the same language: it is written down once, above.
-_, OVERRIDES_HELP, SWEEP_HELP = str(__doc__).split("\n\n")
+# Files and `--help` teach the same language: it is written down once, above. (-OO removes it.)
+_, OVERRIDES_HELP, SWEEP_HELP = (__doc__ or "\n\n\n\n").split("\n\n")
 
 _MAX_MEMBERS = 1000  # of a sweep; a typing error may make billions
 
@@ -93,17 +99,21 @@ def describe_replaced(overrides: Sequence[str]) -> list[str]:
     ]
 
 
+# The path of a file of code before the class in it: names of members have the class only.
+_CODE_PATH = re.compile(r"[^()\[\],=]*\.py:(?=\w)")
+
+
 def member_name(varying: Sequence[str]) -> str:
     """Return the directory name of a member: the varying values, `base=10,seed=1`.
 
-    Fields of one name have their full paths, `seed=1,data.seed=0`. A long name is cut and ends in
-    a hash of the full name.
+    Fields of one name have their full paths, `seed=1,data.seed=0`. A class of a user's file has its
+    name, without the file's. A long name is cut and ends in a hash of the full name.
     """
     parts = []
     paths = [override.partition("=")[0] for override in varying]
     short = [path.rpartition(".")[2] for path in paths]
     for path, name, override in zip(paths, short, varying, strict=True):
-        value = override.partition("=")[2]
+        value = _CODE_PATH.sub("", override.partition("=")[2])
         if value.startswith("["):  # checkpoints cannot lie where a path has brackets
             value = "+".join(map(_unbracketed, split_commas(value[1:-1])))
         value = unquote(value)
@@ -155,6 +165,49 @@ def grid(overrides: Sequence[str]) -> list[tuple[str, list[str]]]:
         (member_name(list(itertools.compress(combination, varies))), list(combination))
         for combination in itertools.product(*choices)
     ]
+
+
+# A range of values, from which `draw` takes some at random.
+_RANGE = re.compile(r"[^=]+=(log|uniform)\(([^(),]+),([^(),]+)\)")
+
+
+def draw(
+    config: ExperimentConfig, overrides: Sequence[str], number: int, seed: int
+) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Return the overrides that hold no range, and `number` draws of those that do.
+
+    The draws of a field depend on its name, its range and the seed only: a larger number adds to
+    them, and so does another field.
+
+    Raises:
+      ValueError: if no override holds a range, or a range has no or too few values.
+    """
+    ranges = [override for override in overrides if _RANGE.fullmatch(override)]
+    if not ranges:
+        raise ValueError("--random draws from FIELD=log(LOW,HIGH) or FIELD=uniform(LOW,HIGH)")
+    kinds = {field.name: field.kind for field in fields(config)}
+    columns = [_values(override, kinds, seed) for override in ranges]
+    draws = dict.fromkeys(itertools.islice(zip(*columns, strict=True), 100 * number))
+    if len(draws) < number:
+        raise ValueError(f"--random {number}: the ranges have only {len(draws)} different values")
+    return [x for x in overrides if x not in ranges], list(draws)[:number]
+
+
+def _values(override: str, kinds: Mapping[str, str], seed: int) -> Iterator[str]:
+    """Yield overrides with values at random from a range, of four digits or whole, without end."""
+    field = override.partition("=")[0]
+    match, generator = _RANGE.fullmatch(override), random.Random(f"{seed} {field}")
+    assert match
+    is_log, bounds = match[1] == "log", [literal(bound) for bound in match.groups()[1:]]
+    low, high = (float(x) if isinstance(x, int | float) else math.nan for x in bounds)
+    if not ((0 if is_log else -math.inf) < low < high < math.inf):
+        raise ValueError(f"{override}: a range needs {'0 < ' * is_log}LOW < HIGH")
+    is_whole = "whole number" in kinds.get(field, "")
+    start, end = low, high + is_whole
+    while True:
+        share = generator.random()
+        value = start * (end / start) ** share if is_log else start + (end - start) * share
+        yield f"{field}={min(int(value), int(high)) if is_whole else f'{value:.4g}'}"
 
 
 # Fields that other fields leave unused: when they have an effect, and what gives them one.
@@ -317,17 +370,32 @@ def make_sweep(
     overrides: Sequence[str],
     *,
     only: int | None = None,
+    number: int | None = None,
+    draw_seed: int = 0,
 ) -> Sweep:
     """Return what sweep.py trains: all members, or member number `only` (from 0).
 
+    Args:
+      config: config of the experiment file.
+      workdir: the sweep's directory.
+      overrides: overrides, whose commas and ranges make the members.
+      only: the one member to train; None: all.
+      number: how many values to draw from the ranges (`draw`); None: there are no ranges.
+      draw_seed: seed of the draws.
+
     Raises:
-      ValueError: as `make_members` does, or if there is no such member.
+      ValueError: as `make_members` and `draw`, or if there is no such member.
     """
-    workdir = as_path(workdir)
-    members = make_members(config, overrides, workdir)
+    workdir, fixed, draws, flags = as_path(workdir), overrides, [()], []
+    if number:
+        flags = [f"--random={number}", f"--random-seed={draw_seed}"]
+        fixed, draws = draw(config, overrides, number, draw_seed)
+    elif ranges := list(filter(_RANGE.fullmatch, overrides)):
+        raise ValueError(f"{ranges[0]} is a range; add --random N, the number of values to draw")
+    members = make_members(config, fixed, workdir, draws)
     record = SweepRecord(
         config=config.name,
-        overrides=tuple(overrides),
+        overrides=(*flags, *overrides),
         members=tuple(member.name for member in members),
         configs=tuple(config_digest(member.config, None) for member in members),
     )
@@ -339,7 +407,10 @@ def make_sweep(
 
 
 def make_members(
-    config: ExperimentConfig, overrides: Sequence[str], workdir: Path | None = None
+    config: ExperimentConfig,
+    overrides: Sequence[str],
+    workdir: Path | None = None,
+    draws: Sequence[Sequence[str]] = ((),),
 ) -> list[Member]:
     """Return the members that `overrides` list, or else those of the config.
 
@@ -348,6 +419,7 @@ def make_members(
       overrides: overrides, whose commas make the members.
       workdir: the sweep's directory: each member inherits from the run it starts from. None: no run
         is looked up, and models are those of `config` and the overrides.
+      draws: further overrides; there is a member of each of them for each of the others.
 
     Raises:
       ValueError: if an override is wrong, two members would be the same, or a run that one starts
@@ -366,6 +438,8 @@ def make_members(
         common = choices[0][1]
         _check_common(config, common)
         choices = [(name, [*member, *common]) for name, member in _name_members(config.members)]
+    if draws[1:]:
+        choices = _name_members([[*others, *more] for _, others in choices for more in draws])
     if len(choices) == 1:
         apply(config, choices[0][1])  # what is wrong with them says more than that they do not vary
         raise ValueError(
@@ -373,7 +447,9 @@ def make_members(
         )
     members = list(itertools.starmap(make, choices))
     for left, right in itertools.combinations(members, 2):
-        if left.name == right.name or left.config == right.config:
+        if left.name == right.name and left.config != right.config:
+            raise ValueError(f"two members would be called {left.name}; rename one of the classes")
+        if left.config == right.config:
             raise ValueError(
                 f"{left.name} and {right.name} are the same member; list each value once"
             )

@@ -1,8 +1,5 @@
 """Import and export models: ropewalk {import,export} ..."""
 
-import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
-
-# isort: split
 import argparse
 import importlib
 import inspect

@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -13,11 +15,11 @@ from ropewalk.experiment import stages
 from ropewalk.experiment.config import TRAINED, ExperimentConfig
 from ropewalk.experiment.items import check_newest_config, metrics_damage
 from ropewalk.experiment.run import RunDirectory
-from ropewalk.reporting.labels import labels, setting
+from ropewalk.reporting.labels import as_words, labels, setting, sweep_of
 from ropewalk.reporting.measurements import Measurement, drop_diverged, measurements
-from ropewalk.reporting.predictions import Predictions, predict
+from ropewalk.reporting.predictions import Predictions, of_model
 from ropewalk.reporting.task_view import view_of
-from ropewalk.utils.figures import Look, make_looks
+from ropewalk.utils.figures import Stroke, stroke_of
 
 LOSS_POINTS = 150
 
@@ -31,12 +33,11 @@ class Member:
       label: label unique on the page (`reporting.labels`), with the step if several stages of the
         setting are shown.
       step: step of the stage that is shown, if several stages of the setting are; else None.
-      look: color and line style.
       runs: one run directory per seed.
       seeds: ascending seeds of initialization and rows; a result row's `seed` is an index of it.
       config: configuration of the first run in this stage.
       superseded: whether training has continued with another stage.
-      theory: predictions for the configured frequencies.
+      theory: predictions for the configured frequencies; see `predictions.of_model`.
       measurements: all measurements, those under the variant of training first.
       losses: (training tokens, training loss in nats/token) of each run with metrics, averaged to
         at most `LOSS_POINTS` points. The last stage has the losses of all stages.
@@ -45,12 +46,11 @@ class Member:
     index: int
     label: str
     step: int | None
-    look: Look
     runs: tuple[RunDirectory, ...]
     seeds: tuple[tuple[int, int], ...]
     config: ExperimentConfig
     superseded: bool
-    theory: Predictions
+    theory: Predictions | None
     measurements: tuple[Measurement, ...]
     losses: tuple[tuple[np.ndarray, np.ndarray], ...]
 
@@ -78,6 +78,22 @@ class Member:
         return (
             None if model.window or model.masked_distances else getattr(model.rotary, "base", None)
         )
+
+    @property
+    def words(self) -> str:
+        """The label in words, for figures and sentences."""
+        return as_words(self.label)
+
+    @functools.cached_property
+    def stroke(self) -> Stroke:
+        """Color of the base, and line style of the window or of the heads, as in all figures."""
+        model = self.config.model
+        return stroke_of(getattr(model.rotary, "base", None), model.num_heads, model.window)
+
+    @property
+    def theory_length(self) -> int | None:
+        """First distance with B_m < 0, tokens; None if there is none."""
+        return self.theory.first_violation if self.theory else None
 
     @property
     def is_control(self) -> bool:
@@ -151,15 +167,13 @@ def read(
             notice(line)
     members = [member for group in groups.values() for member in make_members(group)]
     members.sort(key=_page_order)
-    names = labels([member.config for member in members])
-    looks = make_looks(
-        [member.base for member in members], [m.config.model.num_heads for m in members]
-    )
+    sweeps = [sweep_of(member.runs[0]) for member in members]
+    names = labels([member.config for member in members], sweeps)
     results = []
-    for index, (member, name, look) in enumerate(zip(members, names, looks, strict=True)):
+    for index, (member, name) in enumerate(zip(members, names, strict=True)):
         state = member.diverged or member.unfinished
         label = name + member.label + (f" ({state})" if state else "")
-        results.append(dataclasses.replace(member, index=index, label=label, look=look))
+        results.append(dataclasses.replace(member, index=index, label=label))
     return results
 
 
@@ -167,8 +181,8 @@ def _describe_steps(rows: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[str]
     """Yield a line for each sweep whose members, trained equally long, show rows of other steps."""
     sweeps: dict[tuple, dict[str, int]] = {}
     for run, table in rows.items():
-        folder, end = run.path.absolute().parent, stages.split(run.config)[-1].end
-        if len(table["step"]) and run.diverged_at is None and (folder / "sweep.json").exists():
+        folder, end = sweep_of(run), stages.split(run.config)[-1].end
+        if len(table["step"]) and run.diverged_at is None and folder:
             sweeps.setdefault((folder, end), {})[run.name] = table["step"].max().item()
     for (folder, _), steps in sweeps.items():
         if len(set(steps.values())) > 1:
@@ -221,15 +235,14 @@ def make_members(group: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[Member
         in_stage = np.isin(rows["step"], steps)
         stage_rows = {name: column[in_stage] for name, column in rows.items()}
         yield Member(
-            index=0,
+            index=0,  # `read` sets it, which depends on all members
             label=f"@{max(steps)}" if len(numbers) > 1 else "",
             step=max(steps) if len(numbers) > 1 else None,
-            look=Look("", ""),  # `read` sets index and look, which depend on all members
             runs=runs,
             seeds=seeds,
             config=config,
             superseded=number != last,
-            theory=predict(config.model.position_table(config.data.context_length).inv_freq),
+            theory=of_model(config.model, config.data.context_length),
             measurements=tuple(
                 sorted(
                     measurements(stage_rows, config),
@@ -277,6 +290,41 @@ def describe_intervals(members: Sequence[Member]) -> str:
         return "documents (one seed)"
     single = " (documents only for members with one seed)" if 1 in counts else ""
     return f"seeds and documents{single}"
+
+
+def describe_trend(members: Sequence[Member], task: str) -> str:
+    """Return what recall does with a smaller base, as a title.
+
+    Members that differ in the base alone are compared, the smallest with the largest base: their
+    95% intervals of effective context must not overlap.
+    """
+    groups: dict[str, list[tuple[float, Estimate]]] = {}
+    for member in members:
+        if member.base is not None and task in member.estimates:
+            name = re.sub(r"\bbase=[^,@]+,?", "", member.label.partition(" (")[0])
+            groups.setdefault(name, []).append((member.base, member.estimates[task]))
+    signs = set()
+    for group in groups.values():
+        (small, first), (large, last) = (end(group, key=lambda x: x[0]) for end in (min, max))
+        if small < large and first.has_l50 and last.has_l50:
+            ends = [e.longest if e.verdict.startswith(">") else e.ci_low for e in (first, last)]
+            if first.ci_high < ends[1] and not first.verdict.startswith(">"):
+                signs.add("earlier")
+            if last.ci_high < ends[0] and not last.verdict.startswith(">"):
+                signs.add("later")
+    if len(signs) == 1:
+        return f"Recall on {task} ends {signs.pop()} with a smaller base"
+    return f"How far members recall on {task}"
+
+
+def describe_range(subject: str, values: Mapping[str, float]) -> str:
+    """Return the lowest and the highest value and whose they are, as a title."""
+    known = {name: value for name, value in values.items() if math.isfinite(value)}
+    ends = dict.fromkeys(end(known, key=known.__getitem__) for end in (min, max) if known)
+    texts = [
+        f"{known[name]:.3g} ({name})" if len(known) > 1 else f"{known[name]:.3g}" for name in ends
+    ]
+    return f"{subject}: {' to '.join(texts)}" if texts else subject
 
 
 def sort_tasks(names: Iterable[str]) -> list[str]:

@@ -1,8 +1,5 @@
 """`ropewalk theory COMMAND ...`: bounds and capability of a base, variant, or run."""
 
-import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
-
-# isort: split
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # products are small: more threads only wait
@@ -87,9 +84,9 @@ def _lengths(text: str) -> tuple[int, int | None]:
 
 def _config_or_variant(text: str) -> str:
     """Return the argument, whose file this process may then execute."""
-    from ropewalk.configs import config_argument  # late: the other commands need no configs
+    from ropewalk.configs import allowed_config  # late: the other commands need no configs
 
-    return expression(config_argument(text))
+    return expression(allowed_config(text))
 
 
 def cookbook_command(args: argparse.Namespace) -> tuple[dict, str]:

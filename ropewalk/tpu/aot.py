@@ -9,16 +9,13 @@ memory per device and whether it fits, the attention kernel, and the bytes that 
 kind of collective. Time comes from measured rates: `--check --devices N`.
 """
 
-import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
-
-# isort: split
 import argparse
 import dataclasses
 import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ropewalk.configs import config_argument, find_config
+from ropewalk.configs import allowed_config, find_config
 from ropewalk.experiment import overrides
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.inherit import inherit
@@ -37,7 +34,7 @@ def command_line() -> Parser:
         epilog=overrides.OVERRIDES_HELP,
     )
     text = "name of a config, from the list of train.py --help, or FILE.py"
-    parser.add_argument("config", metavar="CONFIG", type=config_argument, help=text)
+    parser.add_argument("config", metavar="CONFIG", type=allowed_config, help=text)
     chips = "TPUs: v5e:8x8, v5p-128 ...; GPUs: t4, h100:8, h100:8x4 (4 hosts) ..."
     parser.add_argument("--topology", required=True, metavar="T", help=chips)
     members = "number of members of a sweep in one program (%(default)s)"

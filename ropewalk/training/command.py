@@ -1,8 +1,5 @@
 """The command line of train.py and sweep.py: parse, check or train, print."""
 
-import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
-
-# isort: split
 import argparse
 import dataclasses
 import functools
@@ -46,10 +43,20 @@ def sweep(description: str | None) -> int:
     text = "train only this one, from 0, of those that --list-members prints"
     parser.add_argument("--member", type=at_least(0), metavar="N", help=text)
     parser.add_argument("--list-members", action="store_true", help="print their names, in order")
+    text = "draw N values from each range, such as train.learning_rate=log(1e-4,1e-2)"
+    parser.add_argument("--random", type=at_least(1), metavar="N", help=text)
+    text = "seed of these draws (default: 0)"
+    parser.add_argument("--random-seed", type=at_least(0), default=0, metavar="SEED", help=text)
     text = "with --check: each member will train in a job with --devices of its own"
     parser.add_argument("--apart", action="store_true", help=text)
     arguments = parser.parse_intermixed_args()
-    return _launch(parser, arguments, functools.partial(make_sweep, only=arguments.member))
+    make = functools.partial(
+        make_sweep,
+        only=arguments.member,
+        number=arguments.random,
+        draw_seed=arguments.random_seed,
+    )
+    return _launch(parser, arguments, make)
 
 
 def _parser(description: str | None, *more: str) -> Parser:
@@ -102,8 +109,7 @@ def _check(sweep: Sweep, *, is_elsewhere: bool) -> None:
         check_used(member.config, member.overrides)
         for stage in stages.split(member.config):
             text.setdefault(run.with_own_tokenizer(stage.config.data))
-            for task in stage.config.train.eval_tasks + stage.config.evals.tasks:
-                evals.parse(task)
+            evals.parse_all(stage.config.train.eval_tasks + stage.config.evals.tasks)
     for data in text:
         if not (is_elsewhere and pipeline.absent_files(data)):
             pipeline.check_data(data)
@@ -183,7 +189,9 @@ def _launch(parser: Parser, arguments: argparse.Namespace, make: Callable[..., S
                 checks = check_sweep(part, elsewhere)
                 for checked in checks:
                     lines |= dict.fromkeys(checked.describe())
-                lines |= dict.fromkeys(budget.describe(checks, is_elsewhere=bool(elsewhere)))
+                lines |= dict.fromkeys(
+                    budget.describe_estimates(checks, is_elsewhere=bool(elsewhere))
+                )
             print(*lines if distributed.is_primary_host() else (), sep="\n")
             return 0
         finished = train_sweep(sweep, command=typed_command())

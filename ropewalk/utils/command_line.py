@@ -36,6 +36,18 @@ class Parser(argparse.ArgumentParser):
                 help="a file of your code that this command may execute; repeat for several",
             )
 
+    def parse_args(self, args=None, namespace=None) -> Any:
+        """Parse a command line; complete it first if a shell asks for that."""
+        self.complete()
+        return super().parse_args(args, namespace)
+
+    def complete(self) -> None:
+        """Print the completions of a shell's line, and exit, if a shell asks for them."""
+        if "_ARGCOMPLETE" in os.environ:
+            import argcomplete  # late: only a completion needs it
+
+            argcomplete.autocomplete(self)
+
     def error(self, message, code=2):
         """Exit with status 2 (an error of the user) after one line."""
         if message.startswith("unrecognized arguments"):

@@ -1,11 +1,13 @@
 """A config in a file of the user's, outside the repository."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from ropewalk.configs import find_config
-from ropewalk.experiment.config import to_dict
+from ropewalk.configs import _modules, find_config, load_configs
+from ropewalk.experiment.dotted import apply
+from ropewalk.experiment.run import RunDirectory
 from ropewalk.utils.plugins import allow
 from tests.in_process import call
 
@@ -18,17 +20,51 @@ configs = [change(tiny, name="one"), change(tiny, name="two", model=dict(num_lay
 """
 
 
-def test_a_written_config_is_the_config_with_its_changes(tmp_path):
-    for name in ("mla_tiny", "base_30m", "language_model", "tiny"):
-        path = tmp_path / "new" / f"my_{name}.py"
-        call("train.py", name, "--write", path, "seed=7", "train.learning_rate=0.5")
+@pytest.mark.parametrize("suffix", ["py", "toml"])
+def test_a_written_config_is_the_config_with_its_changes(suffix, tmp_path):
+    """Of no rotation in a half, latent attention, members, stages, and a pattern of heads."""
+    names = "mla_tiny", "base_30m", "tiny", "figure7_pretrain_cpu", "gradient_curriculum_paper"
+    for name in (*names, "language_model_variants", "drope_cpu", "explicit"):
+        path = tmp_path / "new" / f"my_{name}.{suffix}"
+        changes = ["seed=7", "train.learning_rate=0.5", "question='Is \"x, y\" = [1?'"]
+        if name == "tiny":
+            changes += ["model.rotary=[[rope(base=10)],nope]", "model.window=[none,8]"]
+        call("train.py", name, "--write", path, *changes)
         allow(path)
-        config = to_dict(find_config(str(path)))
-        expected = to_dict(find_config(name)) | {"name": f"my_{name}", "seed": 7}
-        expected["data"]["seed"] = 7
-        expected["train"]["learning_rate"] = 0.5
-        assert config == expected
+        config, expected = find_config(str(path)), find_config(name)
+        assert config == apply(expected, [*changes, f"name=my_{name}"])
     assert "# a whole number in [1, 10000]: blocks.\n" in path.read_text()
+
+
+def test_a_toml_file_trains_as_the_same_overrides(tmp_path, monkeypatch, tiny_data):
+    monkeypatch.chdir(tmp_path)
+    (prepared,) = tiny_data
+    root = prepared.partition("=")[2]
+    Path("mine.toml").write_text(
+        f'''config = "tiny"
+        question = "Why, \'really\'?"
+        [model]
+        rotary = "rope(base=7)"
+        window = "none"
+        [train]
+        num_steps = 2
+        [data]
+        prepared_root = "{root}"
+        '''
+    )
+    call("train.py", "mine.toml", "--workdir", "run", "train.save_every=1")
+    changes = ["model.rotary.base=7", "train.num_steps=2", "train.save_every=1", prepared]
+    changes += ["name=mine", "question=Why, 'really'?"]
+    assert RunDirectory("run").config == apply(find_config("tiny"), changes)
+    call("sweep.py", "mine.toml", "--workdir", "sweep", "seed=0,1", "--list-members")
+
+
+def test_help_lists_what_people_start_with_and_all_on_request():
+    short, long = call("train.py", "--help"), call("train.py", "--help", "--all")
+    listed = [sum(f"\n  {name} " in text for name in load_configs()) for text in (short, long)]
+    assert listed == [10, len(load_configs())] and f"--all lists all {listed[1]}" in short
+    configs = [config for module in _modules() for config in getattr(module, "configs", ())]
+    assert len(configs) == listed[1], "two configs have one name"
 
 
 def test_one_of_several_configs_in_a_file_is_named(tmp_path):

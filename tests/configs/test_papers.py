@@ -99,8 +99,26 @@ def test_commands_can_be_typed(name):
         assert all(map(evals.parse, split_commas(options.get("--tasks", "kv"))))
 
 
+@pytest.mark.parametrize("name", [*PAPERS, *IMPORTED])
+def test_what_would_refute_is_evaluated_at_every_scale(name):
+    """The tasks that a docstring names, with their scales, are those of its configs."""
+    ((line,),) = [re.findall(r"^Measured by: ([^.]+)\.$", doc(name), re.MULTILINE)]
+    measures = re.findall(r"([\w, ]+) \(([\w, ]+)\)", line)
+    scales = {
+        scale: re.split(", | and ", tasks) for tasks, of in measures for scale in of.split(", ")
+    }
+    for config in load(name):
+        scale = config.name.rpartition("_")[2]
+        evaluated = {task.partition("(")[0] for task in config.evals.tasks}
+        assert evaluated >= {task.strip() for task in scales.pop(scale, scales.get("paper"))}
+    assert not {*scales} - {"paper"}
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("name", [*(f"{name}_paper" for name in PAPERS), *IMPORTED])
+@pytest.mark.parametrize(
+    "name",
+    [*(f"{name}_paper" for name in PAPERS), *IMPORTED, "gradient_llama3_8b_4m", "lwm_llama3_8b"],
+)
 def test_the_papers_own_scale_is_planned_without_text_parents_or_chips(name, tmp_path):
     script = "sweep.py" if find_config(name).members else "train.py"
     check = "--workdir", tmp_path, "--check", "--devices", 8

@@ -2,12 +2,15 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from ropewalk.configs import find_config
 from ropewalk.experiment import overrides
 from ropewalk.model import rotary
+from ropewalk.utils.plugins import allow
 from tests.models import tiny_config
+from tests.test_own_variant import BENT
 
 TINY = find_config("tiny")
 
@@ -99,3 +102,51 @@ def test_a_sweep_is_continued_whatever_the_order_of_its_fields(tmp_path):
     overrides.make_sweep(TINY, tmp_path, fields[::-1]).check_workdir()
     with pytest.raises(ValueError, match="holds another sweep"):
         overrides.make_sweep(TINY, tmp_path, [*fields[::-1], "data.seed=1"]).check_workdir()
+
+
+LOG = "train.learning_rate=log(1e-4,1e-2)"
+
+
+def drawn(number: int, *changes: str, seed: int = 0) -> list[dict[str, str]]:
+    """The varying values of the members of a random search."""
+    sweep = overrides.make_sweep(TINY, "runs/x", changes, number=number, draw_seed=seed)
+    assert [m.name for m in sweep.members] == list(sweep.record.members)
+    return [dict(part.split("=") for part in member.name.split(",")) for member in sweep.members]
+
+
+def test_a_random_search_draws_the_same_again_and_more():
+    rates = [float(member["learning_rate"]) for member in drawn(400, LOG)]
+    # Half of the values lie below the geometric middle, a quarter below 10^-3.5.
+    assert 1e-4 <= min(rates) < 1.05e-4 and 0.95e-2 < max(rates) <= 1e-2
+    shares = [np.mean(np.array(rates) < 10**power) for power in (-3.5, -3, -2.5)]
+    assert shares == pytest.approx([0.25, 0.5, 0.75], abs=0.07)
+    few = drawn(3, LOG)
+    assert [float(member["learning_rate"]) for member in few] == rates[:3]
+    assert drawn(3, LOG, seed=1) != few
+    both = drawn(3, "train.weight_decay=uniform(0,0.5)", LOG)
+    assert [member["learning_rate"] for member in both] == [m["learning_rate"] for m in few]
+    layers = [member["num_layers"] for member in drawn(4, "model.num_layers=uniform(1,4)")]
+    assert sorted(layers) == ["1", "2", "3", "4"]  # both ends, whole, each once
+
+
+def test_each_member_of_a_grid_gets_the_same_draws():
+    members = drawn(2, LOG, "model.rotary.base=10,1e4", "train.num_steps=4")
+    assert [member["base"] for member in members] == ["10", "10", "1e4", "1e4"]
+    rates = [member["learning_rate"] for member in members]
+    assert rates[:2] == rates[2:] and rates[0] != rates[1]
+
+
+def test_members_of_own_classes_are_named_without_their_files(tmp_path):
+    paths = [tmp_path / name for name in ("a.py", "b.py")]
+    for path in paths:
+        path.write_text(BENT)
+        allow(path)
+    bent = f"{paths[0]}:Bent(strength=2)"
+    rotary = f"model.rotary={bent},[{bent},nope],[[{bent},nope]]"
+    members = overrides.make_members(TINY, [rotary, "model.num_kv_heads=2"])
+    names = [f"rotary={x}" for x in ("Bent(strength=2)", "Bent(strength=2)+nope")]
+    assert [m.name for m in members] == [*names, "rotary=(Bent(strength=2)+nope)"]
+    with pytest.raises(ValueError, match="two members would be called"):
+        overrides.make_members(
+            TINY, [f"model.rotary={','.join(f'{x}:Bent(strength=2)' for x in paths)}"]
+        )

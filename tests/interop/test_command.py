@@ -80,6 +80,7 @@ def test_a_card_has_losses_and_results_and_no_local_path(run, tmp_path):
     export(copied.path, tmp_path / "out")
     card = (tmp_path / "out/README.md").read_text()
     assert "\nlicense: unknown\n" in card and "dataset: source `" in card
+    assert "optimizer adamw, peak learning rate" in card
     assert "2.5000 nats per token: `loss` at step 0" in card and "2.7500 nats" in card
     assert "| `kv` | 64 | `kv` | 2 | 0.500 | 0.7500 |" in card
     assert "ropewalk train tiny --workdir run --own x.py\n" in card

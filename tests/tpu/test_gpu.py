@@ -2,9 +2,11 @@
 
 import importlib.util
 
+import jax.numpy as jnp
 import pytest
 
 from ropewalk.experiment.cost import peak_of
+from ropewalk.model.kernels import flash
 from ropewalk.tpu.topology import GPUS
 from tests.tpu.compiled import run_report
 
@@ -22,6 +24,20 @@ def test_peaks_of_data_sheets():
     peaks = {name: peak_of(chip.device_kind) for name, chip in GPUS.items()}
     sheets = {"h100": 989e12, "a100": 312e12, "a100-40": 312e12, "l4": 121e12, "rtx4090": 165e12}
     assert all(peaks.values()) and peaks == peaks | sheets and peak_of("NVIDIA L40S") == 362e12
+
+
+def test_attention_uses_the_shared_memory_of_its_gpu(monkeypatch):
+    """Between 90% and all of what a block may use; heads of 128 have larger blocks on an H100."""
+    kinds = {chip.device_kind: chip.shared_memory[1] for chip in GPUS.values()}
+    del kinds["Tesla T4"]  # has no kernel
+    x = jnp.zeros((1, 8, 1, 128), "bfloat16")
+    blocks = {}
+    for kind, memory in kinds.items():
+        monkeypatch.setattr(flash.axes, "device_kind", lambda kind=kind: kind)
+        assert 0.9 * memory < flash.block_memory() <= memory
+        blocks[kind] = [block[:2] for block in flash._choose_blocks(x, x)]
+    assert blocks["NVIDIA H100 80GB HBM3"] == [(128, 64), (128, 64), (64, 64)]
+    assert blocks["NVIDIA GeForce RTX 4090"] == [(64, 64), (64, 32), (32, 64)]
 
 
 @needs_cuda

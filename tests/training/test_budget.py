@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ropewalk.configs import find_config
-from ropewalk.experiment import overrides
+from ropewalk.experiment import cost, overrides
 from ropewalk.experiment.checkpoint import Checkpoints, DataState
 from ropewalk.experiment.cost import flops_per_token
 from ropewalk.experiment.devices import planned_bytes
@@ -59,6 +59,7 @@ def test_check_states_the_share_of_retrieval_documents_and_ids_that_no_text_uses
     tasks = ("data.retrieval_fraction=0.125", "data.retrieval_tasks=[kv]")
     output = check(tmp_path, *tasks, "data.subset_shares=[[github,0.5]]")
     assert "tokens before data.subset_shares; at least" in output and "no text uses" not in output
+    assert "may be too few: training and held-out text need 512 each" in output
     assert "87.5% text, 12.5% retrieval documents (kv), whose loss counts only answers" in output
     unused = f"the tokenizer has 700 ids, and the model {4096 - 700} more, which no text uses"
     assert f"{unused}; model.vocab_size={6 * 128}" in check(tmp_path, "data.vocab_size=700")
@@ -77,6 +78,16 @@ def test_a_plan_for_other_machines_needs_neither_text_nor_parent_nor_their_memor
     assert float(state) == pytest.approx(7_505_973_248 * 4 * 12 / 8 / 2**30, rel=1e-3)
     here = call("train.py", "paper_2b", "--workdir", tmp_path, "--check", status=2)
     assert "needs data.path=FILE" in here
+
+
+def test_rates_are_sorted_as_numbers(monkeypatch):
+    rates = [
+        cost.RATES[0]._replace(chip="H100", parameters=4**n, share=s)
+        for n, s in ((9, 0.09), (15, 0.38), (12, 0.1))
+    ]
+    monkeypatch.setattr(cost, "RATES", rates)
+    stages = [split(tiny_config(f"model.mlp_dim={n}"))[0] for n in (64, 2**22, 2**16)]
+    assert cost.describe_shares("H100", stages) == "9% to 38%"
 
 
 def flops_per_key(width: int) -> float:

@@ -13,11 +13,13 @@ Commands: a parent at a short context, continued at eight times its length with 
 
 Confirms: from the trained length to four times that length, the small base's perplexity rises no
 more than the large base's. At the trained length it is within 5% of the large base's. The small
-base's effective context (kv) ends near its quarter period (15 tokens for base 10; the theory length
+base's effective context ends near its quarter period (15 tokens for base 10; the theory length
 is 5), below the parent's 64 tokens. The large base's exceeds a quarter of the trained length.
 
 Refuted if: the small base retrieves beyond the parent's context, or its perplexity explodes past
 the trained length as the unchanged base's may.
+
+Measured by: kv and perplexity (cpu, gpu); lines, needle and pg19 (paper).
 
 Published: Llama 2 7B, fine-tuned at 32768 tokens with base 500 instead of 10000, keeps a low
 perplexity up to 128k tokens. It fails at LongEval and at the needle from 1k tokens on, less than

@@ -17,6 +17,8 @@ of 64: the bound is 3439). Perplexities are within 2% of each other.
 Refuted if: a base below the bound retrieves over the whole length (by its quarter period of 1266
 tokens, base 1000 would), or a base above it does not, having learned the task at short distances.
 
+Measured by: kv and perplexity (cpu, gpu); lines and pg19 (paper).
+
 Published: Llama 2 7B (Figure 6) and Baichuan 2 7B (Figure 9) were fine-tuned at 32768 tokens with
 bases around the bound of 6.4e5 (Table 2; 6.3e5 by `ropewalk theory bound --length 32k`).
 Perplexity hardly differs. LongEval's accuracy falls below the bound. Base 2e5 has the lowest

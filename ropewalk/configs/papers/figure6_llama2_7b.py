@@ -29,6 +29,8 @@ Confirms: LongEval's lines are retrieved over all of the 32k tokens with bases a
 Refuted if: a base below the bound retrieves over the whole length, or a base above it does not,
 having learned the task at short distances.
 
+Measured by: lines and pg19 (paper).
+
 Published: Llama 2 7B was fine-tuned at 32768 tokens with bases around the bound of 6.4e5 (Figure 6
 and Table 2). Perplexity hardly differs. LongEval's accuracy falls below the bound.
 """

@@ -18,6 +18,8 @@ octave.
 Refuted if: a larger base has the lowest loss beyond the trained length, or the slowest octave costs
 the most.
 
+Measured by: perplexity (cpu, gpu); pg19 (paper).
+
 Published: in several models queries and keys have a band of high norm, which base and trained
 length place. Pairs slower than the band can lose their rotation at inference with little effect. A
 base equal to the trained length moves the band to slower pairs and improves extrapolation; a larger

@@ -12,10 +12,12 @@ Shifted keys and the query started at the keys (`model.shift_keys`, `model.align
 at the CPU and GPU scales, as in the other cards: without them models this small learn to retrieve
 late (induction heads form after some 1e8 tokens).
 
-Confirms: once recall is learned, effective context (kv) is the whole trained length for both bases.
+Confirms: once recall is learned, effective context is the whole trained length for both bases.
 
 Refuted if: only the small base has an edge, near a period of the rotated pairs (for base 10 and 32
 rotated dims a quarter period is 14 tokens and a full one 54).
+
+Measured by: kv (cpu, gpu); lines and needle (paper).
 
 Published: no measurement. Su (May 2024) notes that MLA is a partial rotation, born of necessity,
 and that his argument holds for it: two thirds of each head are unrotated, so B_m >= 0 at every

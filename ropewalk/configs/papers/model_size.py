@@ -12,12 +12,14 @@ Commands: both sizes with each base; members of a size train together, one size 
 tokenizer, `data.tokenizer=runs/baichuan2_7b/tokenizer.model`. The output layers, which Baichuan 2
 scales to rows of length 1, stay frozen.)
 
-Confirms: with each base, kv's L50 of both sizes lies within the intervals of the other, or both
-retrieve over the whole length; the smallest base that does is the same (the bound is 1412 for 256
-tokens and heads of 64, 7753 for 1024).
+Confirms: with each base, the effective context of both sizes lies within the intervals of the
+other, or both retrieve over the whole length; the smallest base that does is the same (the bound is
+1412 for 256 tokens and heads of 64, 7753 for 1024).
 
 Refuted if: with some base one size retrieves over the whole length and the other falls within it,
 each significantly. More heads and layers can reach past a base that bounds one head.
+
+Measured by: kv (cpu, gpu); lines and needle (paper).
 
 Published: a 7B, fine-tuned at 32768 tokens with base 1e4, has an effective context nearly identical
 to that of the 2B with this base (Figure 14's 7B is Qwen 1.5; Figures 12, 13 show Baichuan 2).

@@ -9,11 +9,13 @@ unrotated); and two controls.
     ropewalk evaluate runs/partial_rotation_cpu
     ropewalk report runs/partial_rotation_cpu
 
-Confirms: at base 10, effective context (kv) ends near 15 tokens if the whole head rotates, and
+Confirms: at base 10, effective context ends near 15 tokens if the whole head rotates, and
 covers the trained length if half or a quarter of it rotates, as with base 10000 and without
 rotation.
 
 Refuted if: the partial members have an edge near a period of their rotated pairs.
+
+Measured by: kv (cpu, gpu); lines and needle (paper).
 
 Published: no measurement but an argument. With half of a head unrotated, sum_i cos(m inv_freq_i) >=
 0 holds at every distance and base, so that "there would be no need to modify b" for long text (Su).

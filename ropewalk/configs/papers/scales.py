@@ -12,6 +12,7 @@ periods of that pair, and 512 tokens at base 10 are 35.
 """
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 from ropewalk.configs.base_30m import configs as base_30m
@@ -107,6 +108,13 @@ def at_each_scale(name: str, question: str, **scales: dict[str, Any]) -> list[Ex
     ]
 
 
+def members_from_parent(
+    name: str, field: str, values: Iterable[object], *changes: str
+) -> tuple[tuple[str, ...], ...]:
+    """Return members that continue the run `parent` of a config with each value of a field."""
+    return vary(field, values, f"start_from=runs/{name}/parent", *changes)
+
+
 def continued(
     name: str, question: str, field: str, **scales: tuple[tuple[str, ...], dict[str, Any]]
 ) -> list[ExperimentConfig]:
@@ -122,10 +130,9 @@ def continued(
     parents = {"cpu": (CPU_SHORT, CPU_LONGER), "gpu": (GPU_SHORT, GPU_LONGER)}
     configs = {}
     for scale, (values, evals) in scales.items():
-        config, common = LLAMA2_7B, ()
+        config, members = LLAMA2_7B, vary(field, values)
         if scale in parents:
             config, longer = parents[scale]
-            common = (f"start_from=runs/{name}_{scale}/parent", *longer)
-        members = vary(field, values, *common)
+            members = members_from_parent(f"{name}_{scale}", field, values, *longer)
         configs[scale] = dict(config=config, evals=evals, members=members)
     return at_each_scale(name, question, **configs)

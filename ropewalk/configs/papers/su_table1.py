@@ -23,6 +23,8 @@ text.
 Refuted if: the order differs, by more than the intervals, in a model that copies at its trained
 length.
 
+Measured by: repeated (cpu, gpu, paper).
+
 Published: a 100M model trained at 512 tokens; share of correct next tokens at 4096, repeated text /
 other text: unchanged 24.17 / 23.16 (49.41 at 512); position interpolation 15.04 / 13.54; NTK 51.28
 / 39.27; NTK-fixed 51.86 / 39.61; NTK-mixed 53.09 / 40.12. Pretrained with log-n scaling, NTK-mixed

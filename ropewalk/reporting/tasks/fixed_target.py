@@ -50,12 +50,12 @@ class ContextGain(NamedTuple):
       contexts: tokens.
       gains: gain of each context; errors are paired over documents.
       length: the smallest context with 95% of the longest context's gain, tokens (L_ppl); the
-        shortest context if there is no gain.
+        shortest context if there is no gain, NaN if losses are not finite.
     """
 
     contexts: list[int]
     gains: list[summaries.MeanWithError]
-    length: int
+    length: float
 
 
 def context_gain(rows: Rows) -> ContextGain:
@@ -69,5 +69,6 @@ def context_gain(rows: Rows) -> ContextGain:
     for part in by_context:
         part["query"] = np.zeros_like(part["query"])  # the same question, numbered by context
     gains = [summaries.difference(by_context[0], part) for part in by_context]
-    enough = [gain.mean >= ENOUGH * gains[-1].mean for gain in gains]
-    return ContextGain(lengths, gains, length=lengths[enough.index(True)])
+    least = ENOUGH * gains[-1].mean
+    enough = (length for length, gain in zip(lengths, gains, strict=True) if gain.mean >= least)
+    return ContextGain(lengths, gains, length=next(enough, np.nan))

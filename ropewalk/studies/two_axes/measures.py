@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -135,7 +136,6 @@ def draw(card: Card, rows: Sequence[Row]) -> Figure:
     figure = figures.new_figure(9.2, 6.0)
     recall, order = figure.subplots(2, 1, sharex=True)
     bases = _bases(card)
-    looks = figures.make_looks(list(bases.values()), [1] * len(bases))
     grid = np.geomspace(min(bases.values()), max(bases.values()), 41)
     vectors = list(map(_inv_freq, grid))
     facts = [tell_apart(inv_freq, LONGEST) for inv_freq in vectors]
@@ -148,16 +148,17 @@ def draw(card: Card, rows: Sequence[Row]) -> Figure:
         recall: np.minimum(first, LONGEST),
         order: np.array([fact.step for fact in facts]),
     }
-    highest = 0.5
+    found: dict[Any, dict[float, float]] = {recall: {}, order: {}}
     for ax, top in ((recall, LONGEST), (order, 1.0)):
-        for (member, base), look in zip(bases.items(), looks, strict=True):
+        for member, base in bases.items():
             measure = l50(member) if ax is recall else order_accuracy(member, first=FAR)
             value = measure(card, rows)
             if value is not None and np.isfinite(value.value):  # learned
-                at = min(value.value, top)
+                found[ax][base] = min(value.value, top)
                 ends = max(value.low, 0), min(value.high, top)
-                figures.error_bar(ax, base, at, ends, color=look.color, marker="o", ms=5, lw=1)
-                highest = max(highest, value.value) if ax is order else highest
+                style = {"color": figures.stroke_of(base).color, "marker": "o", "ms": 6, "lw": 1.4}
+                figures.error_bar(ax, base, found[ax][base], ends, **style)
+    highest = max(found[order].values(), default=0.5)
     styles = {"color": figures.INK, "lw": 1.5}, figures.REFERENCE
     for theory, style in zip((best, equal), styles, strict=True):
         # A theory says an order among bases; it is drawn between chance and the highest accuracy.
@@ -173,5 +174,13 @@ def draw(card: Card, rows: Sequence[Row]) -> Figure:
         "equal weights: B_m < 0, and\nstep (scaled)",
     )
     handles = [figures.handle(text, **style) for text, style in zip(labels, styles, strict=True)]
-    figures.add_legend(figure, handles)
+    figures.add_legend(figure, handles, below=True)
+    covered = [base for base, tokens in found[recall].items() if tokens >= LONGEST]
+    ordered = [base for base, accuracy in found[order].items() if accuracy > highest - 0.03]
+    if covered and ordered:
+        message = (
+            f"Recall covers the context from base {min(covered):,.0f} on, and order is within "
+        )
+        message += f".03 of its best at bases {min(ordered):,.0f} to {max(ordered):,.0f}"
+        figures.set_message(figure, message)
     return figure

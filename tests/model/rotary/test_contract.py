@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ from ropewalk.experiment.config import from_dict, to_dict
 from ropewalk.model.rotary import Rotary, expression, parse, variants
 from ropewalk.model.rotary.recorded import Recorded
 
-# One example of each variant, from the configs: a new variant brings a config, and this file
-# stays as it is.
-EXAMPLES = {
+# One example of each variant, from the configs, or else the line of its docstring that is to be
+# copied: this file stays as it is.
+WRITTEN = {name: re.search("write: `(.*?)`", cls.__doc__ or "") for name, cls in variants().items()}
+EXAMPLES = {name: match[1] for name, match in WRITTEN.items() if match} | {
     type(config.model.rotary).__module__.rpartition(".")[2]: config.model.rotary
     for config in load_configs().values()
 }
@@ -27,8 +29,10 @@ HEAD_DIM = 64
 
 
 def example(name: str, head_dim: int = HEAD_DIM):
-    """The config's variant; lists with one number per pair are cut or extended to fit a head."""
-    rotary = dataclasses.replace(EXAMPLES[name], rotary_fraction=1.0)
+    """The example; lists with one number per pair are cut or extended to fit a head."""
+    rotary = EXAMPLES[name]
+    rotary = parse(rotary) if isinstance(rotary, str) else rotary
+    rotary = dataclasses.replace(rotary, rotary_fraction=1.0)
     lists = {
         field.name: getattr(rotary, field.name)
         for field in dataclasses.fields(rotary)
@@ -40,8 +44,8 @@ def example(name: str, head_dim: int = HEAD_DIM):
     return dataclasses.replace(rotary, **fitting)
 
 
-def test_every_variant_has_a_config():
-    assert set(NAMES) == set(EXAMPLES), "add it to configs/variants.toml"
+def test_every_variant_has_an_example():
+    assert set(NAMES) == set(EXAMPLES), "write `Cookbook:` into its docstring, as in rope.py"
 
 
 @pytest.fixture(params=NAMES)

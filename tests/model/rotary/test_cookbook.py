@@ -1,11 +1,11 @@
-"""docs/rotary.md has a row for every variant, and its lines can be copied."""
+"""The table of docs/rotary.md is that of the docstrings, and its lines can be copied."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from ropewalk.model.rotary import parse, variants
+from ropewalk.model.rotary import parse
 from ropewalk.theory.show import cookbook
 
 TABLE = (Path(__file__).parents[3] / "docs" / "rotary.md").read_text(encoding="utf-8")
@@ -14,10 +14,13 @@ LINES = [text for row in ROWS for text in re.findall("`(.*?)`", row[-1])]
 
 
 def test_the_table_is_that_of_the_docstrings():
-    """If it fails, replace the table by what `ropewalk theory cookbook` prints."""
-    assert cookbook() in TABLE
-    assert [row[0].strip() for row in ROWS] == list(variants())
-    assert {len(row) for row in ROWS} == {6}
+    """If it fails, replace the table by what `ropewalk theory cookbook` prints.
+
+    A variant of somebody's own may be without a row.
+    """
+    rows = [line for line in TABLE.splitlines() if line.startswith("| ")]
+    assert {*rows} <= {*cookbook().splitlines()}
+    assert len(ROWS) >= 19 and {len(row) for row in ROWS} == {6}
 
 
 @pytest.mark.parametrize(
