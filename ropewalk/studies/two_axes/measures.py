@@ -168,6 +168,7 @@ def draw(card: Card, rows: Sequence[Row]) -> Figure:
     recall.set(xscale="log", yscale="log", ylabel="L50 of recall\n(tokens, log scale)")
     figures.token_axis(recall.yaxis)
     order.set(ylabel=f"accuracy of order\nfrom {FAR} tokens on", xlabel="base (log scale)")
+    order.set_ylim(0.4, 1.02)
     figures.power_axis(order.xaxis)
     labels = (
         "best weights: D_1, and\nseparation (scaled)",
