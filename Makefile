@@ -119,13 +119,14 @@ $(VENV)-cuda/.installed: requirements.lock
 	@$(NEWEST_PYTHON) -m venv $(VENV)-cuda
 	@$(VENV)-cuda/bin/python -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r $<
 	@$(VENV)-cuda/bin/python -m pip install -qq --disable-pip-version-check \
+	  "tokamax==0.0.17; python_version >= '3.12'" \
 	  "jax[cuda13]==$$($(VENV)-cuda/bin/python -c 'from importlib.metadata import version; print(version("jax"))')"
 	@touch $@
 
 test-gpu: $(VENV)-cuda/.installed  ## compile for GPUs that are not here (installs jax[cuda13], 5 GB)
 	@$(VENV)-cuda/bin/python -c 'import jax, platform; \
 	  print(f"compiled by JAX {jax.__version__}, on Python {platform.python_version()}")'
-	$(VENV)-cuda/bin/python -m pytest -m cuda tests/tpu/test_gpu.py tests/model/test_flash_compiled.py
+	$(VENV)-cuda/bin/python -m pytest -m cuda tests/tpu/test_gpu.py tests/model/test_flash_compiled.py tests/model/test_hopper.py
 
 $(VENV)/.installed-notebooks: $(VENV)/.installed notebooks/jupyter.lock
 	@echo "installing what runs notebooks"
@@ -141,7 +142,7 @@ $(VENV)-tracking/.installed: $(VENV)/.installed
 	@$(PY) -m pip install -qq --disable-pip-version-check --target $(VENV)-tracking $(TRACKING_PACKAGES)
 	@touch $@
 
-test-tracking: $(VENV)-tracking/.installed  ## dashboards, with their own readers (installs wandb, tensorboard)
+test-tracking: $(VENV)-tracking/.installed  ## dashboards with their own readers, a day with kills (installs wandb, tensorboard)
 	PYTHONPATH=$(VENV)-tracking $(PY) -m pytest -m tracking tests/experiment
 
 $(VENV)/.installed-docs: $(VENV)/.installed docs/site.lock

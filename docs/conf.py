@@ -5,6 +5,7 @@ functions that docs/functions.md lists, are added while they are read.
 """
 
 import re
+import shutil
 
 from ropewalk import __version__
 
@@ -46,6 +47,13 @@ def add_generated(app, name: str, source: list[str]) -> None:
         source[0] += "\n## Reference\n\n```{eval-rst}\n" + "\n\n".join(lines) + "\n```\n"
 
 
+def copy_first_page(app, error: Exception | None) -> None:
+    """Copy the first page to the name that servers look for."""
+    if not error:
+        shutil.copy(app.outdir / "README.html", app.outdir / "index.html")
+
+
 def setup(app) -> None:
-    """Register `add_generated`."""
+    """Register the functions above."""
     app.connect("source-read", add_generated)
+    app.connect("build-finished", copy_first_page)

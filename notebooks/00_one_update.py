@@ -90,6 +90,6 @@ for step in range(UPDATES):
         print(f"update {step}: loss {scalars['loss']:.3f}, gradient {scalars['grad_norm']:.2f}")
 
 # %% [markdown]
-# An untrained model gives each of the V = 512 pieces about the same probability, so its first loss
-# is near ln 512 = 6.24 nats. The loss falls quickly here, because every update reads the same four
-# rows. `ropewalk/training/loop.py` reads new rows for each update, and logs, validates and saves.
+# A uniform guess among V = 512 pieces has a loss of ln 512 = 6.24 nats; an untrained model is a
+# little worse. The loss falls quickly here, because every update reads the same four rows.
+# `ropewalk/training/loop.py` reads new rows for each update, and logs, validates and saves.

@@ -56,7 +56,7 @@ warnings.warn("rows of 9 tokens")
 def test_initial_parameters_depend_on_no_variable(run_script):
     variables = {"JAX_DEFAULT_PRNG_IMPL": "rbg", "JAX_RANDOM_SEED_OFFSET": "7"}
     drawn = run_script("-c", DRAW, JAX_THREEFRY_PARTITIONABLE="0", **variables)
-    assert json.loads(drawn.stdout) == jax.random.normal(jax.random.key(3), 5).tolist()
+    assert json.loads(drawn.stdout) == jax.random.normal(jax.random.key(3), (5,)).tolist()
     assert drawn.stderr == "warning: rows of 9 tokens\n"  # no line of code
 
 

@@ -35,7 +35,7 @@ FLOORS = (
 # imported inside functions.
 PACKAGES = {
     "utils": "rich numpy matplotlib etils fsspec packaging",
-    "model": "numpy jax flax",
+    "model": "numpy jax flax tokamax",
     # grain's worker processes import it: no jax, so no accelerator. absl: flags of these workers.
     "data": "numpy grain tensorflow_datasets array_record sentencepiece tokenizers jinja2 "
     "zstandard rich absl apache_beam pyarrow transformers",

@@ -114,15 +114,15 @@ def prune(run: RunDirectory, keep: int, optimizer: bool = False, is_dry_run: boo
             raise ValueError(f"{run.path} is being trained; stop that process first")
         steps, members = run.steps(), _members_with(run)
         having = {step: {m.name for m in members if step in m.steps()} for step in steps}
-        kept = [
+        kept_steps = [
             step
             for number, step in enumerate(steps)
             if number >= len(steps) - keep
             or not any(having[step] <= having[later] for later in steps[number + 1 :])
         ]
-        folders = [run.checkpoints_path / str(step) for step in steps if step not in kept]
+        folders = [run.checkpoints_path / str(step) for step in steps if step not in kept_steps]
         if optimizer:
-            states = [run.checkpoints_path / str(step) / "opt_state" for step in kept]
+            states = [run.checkpoints_path / str(step) / "opt_state" for step in kept_steps]
             folders += filter(Path.exists, states)
         freed = sum(map(_size, folders))
         for folder in folders:

@@ -43,7 +43,8 @@ class TrainConfig:
       learning_rate: its peak.
       optimizer: "adamw", or "muon", which orthogonalizes the updates of the layers' matrices and
         leaves other parameters to AdamW with Nesterov's momentum. Updates have the size of AdamW's
-        (2502.16982), so that both take the same learning rates.
+        (2502.16982), so that both take the same learning rates. It adds 3 to 5 times
+        model.embed_dim over the tokens of a step to the step's FLOPs.
       schedule: after the warmup, "cosine" falls to final_fraction, "constant" stays, "wsd" stays
         and falls linearly over the last decay_fraction of the steps.
       warmup_steps: steps of linear warmup from 0; at most num_steps.

@@ -238,8 +238,8 @@ def check_used(config: ExperimentConfig, overrides: Sequence[str]) -> None:
       overrides: those of the command line; the stages' are checked too.
     """
     keeps_source = not any(override.startswith("data.source=") for override in overrides)
-    named = ["data.path"] * (keeps_source and config.data.path is not None)
-    for override in itertools.chain(overrides, named, *config.stages):
+    config_fields = ["data.path"] * (keeps_source and config.data.path is not None)
+    for override in itertools.chain(overrides, config_fields, *config.stages):
         name = override.partition("=")[0]
         is_used, remedy = _USED.get(name, (lambda _: True, ""))
         if not any(is_used(stage.config) for stage in split(config)):

@@ -149,7 +149,8 @@ def _forward(config: Architecture, output_VD, x_BTD, targets_BT, weights_BT, div
         if dtype == jnp.float32:
             # As in `kernels.matmul`: a CPU then transposes the narrow x, not the wide gradient. It
             # lacks this product in bfloat16.
-            added_VD = product("BTD,BTV->DV", x_BTD, dlogits_BTV).T
+            rows = (x.reshape(-1, x.shape[-1]) for x in (x_BTD, dlogits_BTV))
+            added_VD = product("ND,NV->DV", *rows).T
         else:
             added_VD = product("BTV,BTD->VD", dlogits_BTV, x_BTD)
         return doutput_VD + added_VD / after, (dx_BTD, nll_BT)

@@ -27,6 +27,7 @@ from ropewalk.utils.figures import (
     label_rows,
     set_message,
     set_title,
+    share_xlabel,
     tag,
 )
 from ropewalk.utils.files import write_atomically
@@ -181,7 +182,10 @@ class Probe(abc.ABC):
           series: members of a page by label, whose colors and line styles mark the columns.
         """
         options = {"sharex": bool(cls.x_label), "sharey": cls.sharey}
-        figure, axes = grid(len(results), rows=len(cls.y_labels), columns=4, height=2.1, **options)
+        rows = len(cls.y_labels)
+        figure, axes = grid(
+            len(results), rows=rows, columns=4, height=2.1 if rows > 1 else 3, **options
+        )
         for panels, (label, seeds) in zip(axes, results.items(), strict=True):
             member = (series or {}).get(label)
             # Heads of different seeds have no common order.
@@ -194,7 +198,7 @@ class Probe(abc.ABC):
         label_rows(axes, cls.y_labels)
         set_message(figure, re.sub(r" \[.*?\]", "", next(list_findings({cls: results}))))
         if cls.x_label:
-            figure.supxlabel(cls.x_label)
+            share_xlabel(figure, axes, cls.x_label)
         if cls.color_scale:
             cells, label = cls.color_scale
             beside = axes[:, -1].tolist()

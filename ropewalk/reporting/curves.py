@@ -203,7 +203,7 @@ def draw_by_length(members: Sequence[Member], task: str) -> Figure:
         known = sorted(all_lengths)
         panels[1].plot(known, known, zorder=1, **figures.REFERENCE)  # L50 cannot exceed the context
         figures.token_axis(panels[1].yaxis)
-    figure.supxlabel("context length evaluated (tokens)")
+    figures.share_xlabel(figure, axes, "context length evaluated (tokens)")
     longest = max(all_lengths)
     values = {e.name: e.y for e in ends[0] if e.x == longest}
     figures.set_message(

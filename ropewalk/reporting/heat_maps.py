@@ -12,7 +12,17 @@ from matplotlib.patches import Rectangle
 from ropewalk.reporting.members import Member, describe_range, tasks
 from ropewalk.reporting.page import Item, make_figure
 from ropewalk.reporting.task_view import view_of
-from ropewalk.utils.figures import CELLS, EMPTY, INK, PAPER, folded, grid, set_message, tag
+from ropewalk.utils.figures import (
+    CELLS,
+    EMPTY,
+    INK,
+    PAPER,
+    folded,
+    grid,
+    set_message,
+    share_xlabel,
+    tag,
+)
 
 MAP = matplotlib.colormaps[CELLS]
 
@@ -60,7 +70,7 @@ def draw_lengths(members: Sequence[Member], task: str) -> Figure:
         ax.set_title(folded(member.words, 22), fontsize=9)
         ax.set_yticks([0, 0.5, 1], ["start", "middle", "end"])
     panels[0].set_ylim(1, 0)
-    figure.supxlabel("context length (tokens)")
+    share_xlabel(figure, axes, "context length (tokens)")
     figure.supylabel("depth of the answer")
     colors, label = ScalarMappable(Normalize(0, 1), MAP), "accuracy (exact match)"
     figure.colorbar(colors, ax=panels, label=label, shrink=0.8, aspect=30)

@@ -36,14 +36,12 @@ def labels(configs: Sequence[ExperimentConfig], sweeps: Sequence[str] = ()) -> l
 
     Args:
       configs: of the members.
-      sweeps: path of each member's sweep, "" without one. Of several sweeps, a field that is
-        constant within each is in no label; equal labels end with the name of their sweep.
+      sweeps: path of each member's sweep, "" without one. If all have one, and not the same, a
+        field that is constant within each is in no label, and equal labels end with their sweep.
     """
     settings = _settings(configs)
-    sweeps = sweeps or [""] * len(configs)
-    groups = [
-        [v for v, s in zip(settings, sweeps, strict=True) if s == sweep] for sweep in {*sweeps}
-    ]
+    paths = {*sweeps} if all(sweeps) else set()
+    groups = [[v for v, s in zip(settings, sweeps, strict=True) if s == path] for path in paths]
 
     def count_distinct(fields: Sequence[str], among: Sequence[dict[str, str]] = settings) -> int:
         return len({tuple(values.get(field) for field in fields) for values in among})
@@ -65,8 +63,8 @@ def labels(configs: Sequence[ExperimentConfig], sweeps: Sequence[str] = ()) -> l
     # So that the name of a member in a larger report begins with its name in a smaller one.
     chosen.sort(key=lambda f: (f != _ROTARY, f in PATH_FIELDS, f != _ROTARY and fields.index(f)))
     for field in set(chosen) & set(PATH_FIELDS):
-        paths = _shorten([values[field] for values in settings])
-        settings = [{**v, field: path} for v, path in zip(settings, paths, strict=True)]
+        shortened = _shorten([values[field] for values in settings])
+        settings = [{**v, field: path} for v, path in zip(settings, shortened, strict=True)]
     names = [
         ",".join(
             values[field] if field == _ROTARY else f"{field.rpartition('.')[2]}={values[field]}"
@@ -76,10 +74,11 @@ def labels(configs: Sequence[ExperimentConfig], sweeps: Sequence[str] = ()) -> l
         or values[_ROTARY]
         for values in settings
     ]
-    folders = _shorten([sweep or _NONE for sweep in sweeps]) if groups[1:] else sweeps
+    if not groups[1:]:
+        return names
     return [
-        f"{name},sweep={folder}" if groups[1:] and names.count(name) > 1 else name
-        for name, folder in zip(names, folders, strict=True)
+        f"{name},sweep={folder}" if names.count(name) > 1 else name
+        for name, folder in zip(names, _shorten(sweeps), strict=True)
     ]
 
 

@@ -131,7 +131,7 @@ def drop_diverged(run: RunDirectory, rows: Rows) -> Rows:
     """Return the rows of checkpoints saved before the run diverged."""
     if run.diverged_at is None:
         return rows
-    return {name: column[rows["step"] < run.diverged_at] for name, column in rows.items()}
+    return rows_lib.where(rows, rows["step"] < run.diverged_at)
 
 
 def measurements(rows: Rows, config: ExperimentConfig) -> list[Measurement]:

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -146,7 +147,7 @@ def read(
     """
     # Several paths may lead to one run.
     runs = list({run.path.resolve(): run for run in runs}.values())
-    rows = {run: rows_lib.read_run(run) for run in runs}
+    rows = {run: _share_texts(rows_lib.read_run(run)) for run in runs}
     groups: dict[tuple, dict[RunDirectory, rows_lib.Rows]] = {}
     for run in runs:
         check_newest_config(run)
@@ -175,6 +176,20 @@ def read(
         label = name + member.label + (f" ({state})" if state else "")
         results.append(dataclasses.replace(member, index=index, label=label))
     return results
+
+
+def _share_texts(rows: rows_lib.Rows) -> rows_lib.Rows:
+    """Return rows whose texts are references to shared objects, of eight bytes in each row."""
+    for name in [name for name, column in rows.items() if column.dtype.kind == "U"]:
+        column, texts = rows[name], np.empty(len(rows[name]), object)
+        for start in range(0, len(column), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            texts[block] = list(map(sys.intern, column[block].tolist()))
+        rows[name] = texts
+    return rows
+
+
+_BLOCK = 2**16
 
 
 def _describe_steps(rows: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[str]:
@@ -233,7 +248,7 @@ def make_members(group: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[Member
         steps = [step for step, stage in stage_numbers.items() if stage == number] or [newest]
         config = first.config_at(max(steps))
         in_stage = np.isin(rows["step"], steps)
-        stage_rows = {name: column[in_stage] for name, column in rows.items()}
+        stage_rows = rows_lib.where(rows, in_stage)
         yield Member(
             index=0,  # `read` sets it, which depends on all members
             label=f"@{max(steps)}" if len(numbers) > 1 else "",
@@ -265,7 +280,7 @@ def _number_seeds(
     The recorded `seed` is that of the initialization only, which several runs may share.
     """
     rows = drop_diverged(run, rows)
-    for name in np.unique(rows["task"]).tolist():
+    for name in set(rows["task"].tolist()):
         try:
             evals.parse(name)
         except ValueError as error:

@@ -240,7 +240,7 @@ def _as_svg(figure: Figure) -> str:
     return re.sub(hidden, shown, buffer.getvalue())
 
 
-_GLYPH = re.compile(r'<path id="(DejaVu[^"]*)"[^>]*/>\s*')
+_GLYPH = re.compile(r'<path id="(Glyph[^"]*)"[^>]*/>\s*')
 
 
 def _inline(svg: str, name: str, glyphs: dict[str, str]) -> Markup:
@@ -248,6 +248,7 @@ def _inline(svg: str, name: str, glyphs: dict[str, str]) -> Markup:
 
     The shapes of its letters are moved to `glyphs`, by id.
     """
+    svg = svg.replace("xlink:href", "href").replace("DejaVuSans-", "Glyph")
     glyphs |= {match[1]: match[0] for match in _GLYPH.finditer(svg)}
     svg = _GLYPH.sub("", svg)
     svg = svg[svg.index("<svg") :]
@@ -255,11 +256,12 @@ def _inline(svg: str, name: str, glyphs: dict[str, str]) -> Markup:
     svg = re.sub(r' (?:width|height)="[\d.]+pt"| xmlns(?::xlink)?="[^"]+"', "", svg)
     svg = re.sub(r'\bid="(member-\d+)( [\w-]+)?"', r'class="\1\2"', svg)
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
-    svg = re.sub(r'(url\(|href=")#(?!DejaVu)', rf"\1#{name}-", svg)
-    # Hundredths of a point are enough for paths; glyphs are defined in smaller units.
+    svg = re.sub(r'(url\(|href=")#(?!Glyph)', rf"\1#{name}-", svg)
+    svg = re.sub(r"(<use [^>]*translate\(\d+)\.\d+", r"\1", svg)  # tenths of a point
+    # Tenths of a point are enough for paths; glyphs are defined in smaller units.
     svg = re.sub(
         r'(?<= d=")[^"]*(?=" (?:clip-path|style))',
-        lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]),
+        lambda path: re.sub(r"(\.\d)\d+", r"\1", path[0]),
         svg,
     )
     # Each of these colors has a value for light and one for dark pages.

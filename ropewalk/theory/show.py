@@ -328,7 +328,9 @@ def draw_curves(
     figure.supylabel(labels.get(bound, "Bₘ = Σ cos(m ωᵢ)"))
     message = "How fast the bound of a logit falls with distance"
     if bound == "slowest":
-        message = f"Angles of the slowest pair beyond {trained:,} tokens did not occur in training"
+        shares = [trained / decay.full_period(inv_freq) for inv_freq in curves.values()]
+        ends = " to ".join(dict.fromkeys(f"{share:.2g}" for share in (min(shares), max(shares))))
+        message = f"The slowest pair completes {ends} turns within {trained:,} tokens"
     if bound == "b_m":
         known = {
             base: decay.first_violation(inv_freq, length) or math.inf

@@ -20,10 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh
 
-from ropewalk.data import pipeline
 from ropewalk.data.config import DataConfig
 from ropewalk.data.mixture import describe_epochs
-from ropewalk.data.prepare import open_source
 from ropewalk.data.source import Source
 from ropewalk.data.store import store_dtype
 from ropewalk.data.tokenizing import names_held_out
@@ -70,9 +68,9 @@ def describe_estimates(checks: Sequence[Checked], *, is_elsewhere: bool) -> list
         num_bytes += len(checked.runs) * checkpoint_bytes([stage for stage, *_ in checked.stages])
         for (stage, *_), data in zip(checked.stages, checked.sources, strict=True):
             lines[_rows(data)] = None
-            if data.has_text and not pipeline.absent_files(data):
+            if data.has_text and data in checked.texts:
                 vocab_size = stage.config.model.vocab_size
-                source = open_source(data)
+                source = checked.texts[data].source
                 tokens, held_out = (_tokens(source, vocab_size, split) for split in (False, True))
                 texts[data] = tokens * store_dtype(vocab_size).itemsize
                 share = 1 - data.retrieval_fraction

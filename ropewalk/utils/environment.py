@@ -63,10 +63,10 @@ if _is_command():
             command = f"make -C {os.path.relpath(_ROOT)} setup && {command}"
         print(f"{sys.executable} lacks the packages of ropewalk. Run: {command}", file=sys.stderr)
         sys.exit(2)
-    words = [word for word in sys.orig_argv if word not in ("-O", "-OO")]
-    is_asked = os.environ.pop("PYTHONOPTIMIZE", "") or words != sys.orig_argv
-    if sys.flags.optimize > 1 and is_asked:  # start again, with docstrings
-        os.execv(sys.executable, [sys.executable, *words[1:]])
+    arguments = [word for word in sys.orig_argv if word not in ("-O", "-OO")]
+    is_requested = os.environ.pop("PYTHONOPTIMIZE", "") or arguments != sys.orig_argv
+    if sys.flags.optimize > 1 and is_requested:  # start again, with docstrings
+        os.execv(sys.executable, [sys.executable, *arguments[1:]])
     os.environ["MPLBACKEND"] = "agg"
     for name in _JAX:
         os.environ.pop(name, None)

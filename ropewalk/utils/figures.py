@@ -42,7 +42,6 @@ from matplotlib.ticker import (
     MaxNLocator,
     NullLocator,
 )
-from scipy.optimize import isotonic_regression
 
 STYLE = matplotlib.rc_params_from_file(
     pathlib.Path(__file__).with_name("figures.mplstyle"), use_default_template=False
@@ -213,6 +212,14 @@ class End(NamedTuple):
     series: Series | None = None
 
 
+def _ascending(values: np.ndarray) -> np.ndarray:
+    """Return the ascending numbers with the least squared distance to `values`."""
+    first, last = np.indices((len(values), len(values)))
+    sums = np.concatenate([[0], np.cumsum(values)])
+    means = (sums[last + 1] - sums[first]) / np.maximum(last - first + 1, 1)
+    return np.array([means[: i + 1, i:].min(axis=1).max() for i in range(len(values))])
+
+
 _LINE_HEIGHT = 0.155  # inches
 
 
@@ -231,7 +238,7 @@ def label_ends(ax: Axes, ends: Sequence[End]) -> None:
         figure.set_figheight(need * figure.get_figheight())
     unit = _LINE_HEIGHT / _size(ax.yaxis)
     offsets = unit * (np.cumsum(lines) - lines / 2)
-    places = isotonic_regression(points[order, 1] - offsets).x + offsets
+    places = _ascending(points[order, 1] - offsets) + offsets
     places -= max(0, places[-1] + unit * lines[-1] / 2 - 1)
     places += max(0, unit * lines[0] / 2 - places[0])
     for i, place in zip(order, places, strict=True):
@@ -353,6 +360,14 @@ def set_title(ax: Axes, text: str) -> None:
 def set_xlabel(ax: Axes, text: str) -> None:
     """Set the label of a panel's x axis, in lines that fit its width."""
     ax.set_xlabel(folded(text, max(20, int(11 * _size(ax.xaxis)))))
+
+
+def share_xlabel(figure: Figure, axes: np.ndarray, text: str) -> None:
+    """Set the label of the x axis that the panels of a `grid` share; on a phone below the last."""
+    if _is_phone.get():
+        set_xlabel(axes[-1, -1], text)
+    else:
+        figure.supxlabel(text)
 
 
 def error_bar(

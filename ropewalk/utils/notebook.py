@@ -49,6 +49,8 @@ def setup() -> None:
     check(requirements)
     # rich also prints progress without ipywidgets, which only animate it.
     warnings.filterwarnings("ignore", 'install "ipywidgets"')
+    if shell := getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)():
+        shell.run_line_magic("matplotlib", "inline")  # shows figures that pyplot did not make
 
 
 def required(root: Path) -> list[Requirement]:

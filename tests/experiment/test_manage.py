@@ -29,7 +29,7 @@ def test_runs_below_a_folder_are_listed_and_pruned(trained_run, tmp_path, monkey
         assert "is being trained" in output and (run / "checkpoints" / "1").exists()
     prune = "-m", "experiment", "prune", tmp_path / "runs", "--keep", "1"
     assert f"would delete {run}/checkpoints/1\n" in call(*prune, "--dry-run")
-    assert [path.name for path in (run / "checkpoints").iterdir()] == ["1", "2"]
+    assert RunDirectory(run).steps() == [1, 2]
     assert "deleted" in (output := call(*prune)) and "of 1 run\n" in output
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["2"]
     assert (load(run).logits("import") == logits).all()

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -59,11 +60,9 @@ PLACES = {
 def test_the_first_cell_changes_to_the_code(place, tmp_path):
     """It finds the code again after a restart of the kernel."""
     code = tmp_path / "clone"
-    (code / "notebooks").mkdir(parents=True)
-    files = "ropewalk/__init__.py", "ropewalk/utils/__init__.py", "ropewalk/utils/lazy.py"
-    for file in (*files, "ropewalk/utils/version.py", "ropewalk/utils/notebook.py"):
-        (code / file).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / file, code / file)
+    shutil.copytree(ROOT / "ropewalk/utils", code / "ropewalk/utils")
+    shutil.copy(ROOT / "ropewalk/__init__.py", code / "ropewalk")
+    (code / "notebooks").mkdir()
     (code / "pyproject.toml").write_text("[project]\ndependencies = []")
     (code / "notebooks/one.py").touch()
     git = ["git", "-C", str(code), "-c", "user.name=n", "-c", "user.email=e"]
@@ -113,6 +112,9 @@ def test_notebooks_are_up_to_date(path):
 
     files = make.generate(path.with_suffix(".py"))
     assert {file: file.read_text(encoding="utf-8") for file in files} == files, "make notebooks"
+    _, notebook = make.generate(path.with_suffix(".py"), "https://github.com/me/here").values()
+    assert f"/github/me/here/blob/main/notebooks/{path.name})" in notebook
+    assert "git clone -q https://github.com/me/here ropewalk" in notebook
 
 
 @pytest.mark.notebook
@@ -120,19 +122,29 @@ def test_notebooks_are_up_to_date(path):
 def test_notebooks_run_and_continue(
     path, tmp_path, tiny_data, trained_run, environment, monkeypatch
 ):
+    """In a folder that holds the notebook and a zip only."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    parameters = SMALL[path.stem] | {"WORKDIR": str(tmp_path)}
+    (work := tmp_path / "work").mkdir()
+    (alone := tmp_path / "alone").mkdir()
+    listed = ["git", "ls-files", "ropewalk", "notebooks", "pyproject.toml"]
+    files = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    with zipfile.ZipFile(alone / "ropewalk.zip", "w") as archive:
+        for file in files.splitlines():
+            archive.write(ROOT / file, file)
+    path = shutil.copy(path, alone / path.name)
+    here = f"\nimport ropewalk\nassert {str(alone)!r} in ropewalk.__file__"
+    parameters = SMALL[path.stem] | {"WORKDIR": str(work)}
     if "SETTINGS" in parameters:
         parameters["SETTINGS"] += f" {tiny_data[0]}"
     if "TASK" in parameters:
         export(trained_run, tmp_path / "model")
         parameters["MODEL"] = str(tmp_path / "model")
     least = 0 if "UPDATES" in parameters else 2 + ("TASK" in parameters)  # pictures
-    assert run(path, parameters) >= least
-    if before := saved(tmp_path):
-        run(path, parameters)
-        assert saved(tmp_path) == before  # the second run trains nothing
+    assert run(path, parameters, here) >= least
+    if before := saved(work):
+        run(path, parameters, here)
+        assert saved(work) == before  # the second run trains nothing
 
 
 # Colab and the hub, of which only the download is replaced: it is a folder in the hub's format.

@@ -39,7 +39,7 @@ class FixedTarget(TaskView):
         mark = None
         if mean[-1] > 0:  # without a gain there is no 95% of it
             caption = f"95% of the gain from {gain.length} tokens"
-            mark = Mark(gain.length, mean[gain.contexts.index(gain.length)], caption)
+            mark = Mark(gain.length, mean[np.searchsorted(gain.contexts, gain.length)], caption)
         return [Curve.from_means(gain.contexts, mean, error, mark, num_units=num_units)]
 
 
