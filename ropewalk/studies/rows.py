@@ -134,7 +134,7 @@ class Row:
       answers: results of all measurements.
       numbers: "losses", the last ones in nats; "inv_freq", learned frequencies by layer, head and
         pair, radians per token; in rows from before also "l50", "mean_accuracy" and "ceiling", as
-        estimated then.
+        estimated then. Infinity and NaN are text.
       made_by: commit, versions of jax and python, device, and digits of the tokenizer's digest.
       core_seconds: CPU time of training and measurement.
     """
@@ -214,22 +214,11 @@ def _to_json(value: Any) -> Any:
     return [_to_json(item) for item in value] if isinstance(value, tuple | list) else value
 
 
-def _read_row(*, version: int, config: Any, answers: Any, numbers: Any, **fields: Any) -> Row:
+def _read_row(*, version: int, config: Any, answers: Any, **fields: Any) -> Row:
     if version != _VERSION:
         raise ValueError(f"a row of version {version}, not {_VERSION}")
-    return Row(
-        config=from_dict(config),
-        answers=tuple(_read_answers(**item) for item in answers),
-        numbers=_numbers(numbers),
-        **fields,
-    )
-
-
-def _numbers(value: Any) -> Any:
-    """Return JSON values with floats in place of the strings of `_to_json`."""
-    if isinstance(value, dict):
-        return {name: _numbers(item) for name, item in value.items()}
-    return float(value) if isinstance(value, str) else value
+    answers = tuple(_read_answers(**item) for item in answers)
+    return Row(config=from_dict(config), answers=answers, **fields)
 
 
 def _read_answers(*, value: Any, counts: Any = None, losses: Any = None, **fields: Any) -> Answers:

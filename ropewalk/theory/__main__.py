@@ -62,9 +62,11 @@ def show_command(args: argparse.Namespace) -> tuple[dict, str]:
         length, longer = args.length or (head.length, None)
         head = head._replace(dim=args.head_dim or head.dim, length=length)
         reports.append(show.make_report(variant, head, longer))
-    if args.plot:
-        draw = show.draw_slowest if args.length and args.length[1] else show.draw_wavelengths
-        show.save(draw(reports), args.plot)
+    if args.plot and args.length and args.length[1]:
+        curves = {report.name: report.inv_freq for report in reports}
+        show.save(show.draw_curves(curves, args.length[1], "slowest", args.length[0]), args.plot)
+    elif args.plot:
+        show.save(show.draw_wavelengths(reports), args.plot)
     objects = [to_json(report._asdict()) for report in reports]
     for item in objects:
         del item["base"]  # part of the name

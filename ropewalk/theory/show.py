@@ -287,64 +287,51 @@ def draw_wavelengths(reports: Sequence[Report]) -> Figure:
 
 
 @matplotlib.rc_context(figures.STYLE)
-def draw_slowest(reports: Sequence[Report]) -> Figure:
-    """Draw cos(m ω) of the slowest rotated pair up to `longer` tokens, a panel per variant.
-
-    The part within `length` tokens is thick (Men et al. 2024, Figure 2).
-    """
-    figure = figures.new_figure(9.2, 0.8 + 1.7 * len(reports))
-    axes = figure.subplots(len(reports), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-    for ax, report in zip(axes, reports, strict=True):
-        speed = 2 * np.pi / max(report.wavelength[report.inv_freq != 0], default=np.inf)
-        color = figures.stroke_of(report.base).color
-        for end, width in ((report.longer or report.length, 1), (report.length, 3)):
-            distances = np.linspace(0, end, _MAX_POINTS)
-            ax.plot(distances, np.cos(distances * speed), color=color, lw=width)
-        ax.axvline(report.length, **figures.REFERENCE)
-        figures.set_title(ax, report.name)
-    axes[-1].set(xlabel="distance m (tokens)", xlim=(0, None))
-    axes[-1].xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    figure.supylabel("cos(m ω) of the slowest pair")
-    turns = [max(report.wavelength[report.inv_freq != 0], default=np.inf) for report in reports]
-    shares = [report.length / turn for report, turn in zip(reports, turns, strict=True)]
-    ends = " to ".join(dict.fromkeys(f"{share:.2g}" for share in (min(shares), max(shares))))
-    figures.set_message(figure, f"The slowest pair completes {ends} turns within the context")
-    return figure
-
-
-@matplotlib.rc_context(figures.STYLE)
-def draw_curves(curves: Mapping[str, np.ndarray], length: int, bound: str = "b_m") -> Figure:
+def draw_curves(
+    curves: Mapping[str, np.ndarray], length: int, bound: str = "b_m", trained: int = 0
+) -> Figure:
     """Draw a panel per curve for distances 0 <= m < length.
 
     Args:
       curves: names and inverse frequencies, float64 `[R]`, radians per token.
       length: tokens.
       bound: "b_m": B_m, with its first negative distance; "attention": `decay.attention_bound`,
-        relative to distance 0.
+        relative to distance 0; "slowest": cosine of the slowest rotated pair.
+      trained: tokens; a line is drawn there.
     """
     figure = figures.new_figure(9.2, 0.8 + 1.7 * len(curves))
     axes = figure.subplots(len(curves), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     distances = np.unique(np.linspace(0, length - 1, min(length, _MAX_POINTS)).astype(np.int64))
-    for ax, (name, inv_freq) in zip(axes, curves.items(), strict=True):
+    for ax, (title, inv_freq) in zip(axes, curves.items(), strict=True):
         if bound == "attention":
-            values, title = decay.attention_bound(inv_freq, distances), name
+            values = decay.attention_bound(inv_freq, distances)
             values = values / values[0]
             ax.set_ylim(0, 1)
+        elif bound == "slowest":
+            values = np.cos(2 * np.pi * distances / decay.full_period(inv_freq))
         else:
             values = decay.cosine_sum(inv_freq, distances)
             first = decay.first_violation(inv_freq, length)
-            title = f"{name}: no distance with Bₘ < 0"
+            title += ": no distance with Bₘ < 0" if first is None else ""
             ax.axhline(0, color=figures.INK, lw=0.8)
             if first is not None:
                 ax.axvline(first, color=figures.INK, lw=1, ls=figures.DASHED)
-                title = f"{name}: first Bₘ < 0 at {first:,} tokens"
-        ax.plot(distances, values, color=figures.stroke_of(_base(inv_freq)).color, lw=0.8)
+                title += f": first Bₘ < 0 at {first:,} tokens"
+        if trained:
+            ax.axvline(trained, **figures.REFERENCE)
+        color = figures.stroke_of(_base(inv_freq)).color
+        ax.plot(distances, values, color=color, lw=0.8 if bound == "b_m" else 1.5)
         figures.set_title(ax, title)
     axes[-1].set(xlabel="distance m (tokens)", xlim=(0, length))
     axes[-1].xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    figure.supylabel("bound / bound at 0" if bound == "attention" else "Bₘ = Σ cos(m ωᵢ)")
+    labels = {"attention": "bound / bound at 0", "slowest": "cos(m ω) of the slowest pair"}
+    figure.supylabel(labels.get(bound, "Bₘ = Σ cos(m ωᵢ)"))
     message = "How fast the bound of a logit falls with distance"
-    if bound != "attention":
+    if bound == "slowest":
+        shares = [trained / decay.full_period(inv_freq) for inv_freq in curves.values()]
+        ends = " to ".join(dict.fromkeys(f"{share:.2g}" for share in (min(shares), max(shares))))
+        message = f"The slowest pair completes {ends} turns within {trained:,} tokens"
+    if bound == "b_m":
         known = {
             base: decay.first_violation(inv_freq, length) or math.inf
             for inv_freq in curves.values()

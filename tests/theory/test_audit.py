@@ -15,27 +15,10 @@ FOLDER = {
 }  # fmt: skip
 # 48 factors for 96 of 128 features; a reader that rotates all of them stops.
 FACTORS = {"short_factor": [1.0] * 48, "long_factor": [1.0 + 0.25 * i for i in range(48)]}
-PHI = dict(model_type="phi3", partial_rotary_factor=0.75, original_max_position_embeddings=4096)
 YARN = dict(rope_type="yarn", factor=32.0, original_max_position_embeddings=4096, truncate=False)
 OLMO = dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=8192)
-GEMMA = dict(model_type="gemma3_text", rope_local_base_freq=1e4, query_pre_attn_scalar=256)
-GEMMA |= dict(rope_scaling=dict(rope_type="linear", factor=8.0), sliding_window=512)
 LONG = {"max_position_embeddings": 131_072}
-# Changes of FOLDER; llama stands for types that only transformers reads.
-MODELS = {
-    "smollm2-135m": dict(head_dim=64, rope_theta=1e5),
-    "llama-2-7b": dict(max_position_embeddings=4096),
-    "gpt-oss-20b": LONG | dict(head_dim=64, rope_theta=150_000.0, rope_scaling=YARN),
-    "olmo-3-7b": LONG | dict(rope_theta=5e5, rope_scaling=OLMO),
-    "smollm3-3b": dict(model_type="smollm3", num_hidden_layers=4, rope_theta=5e6),
-    "pythia-1.4b": dict(model_type="gpt_neox", rotary_pct=0.25, hidden_act="gelu"),
-    "phi-4-mini": LONG | PHI | dict(rope_scaling=FACTORS | dict(type="longrope")),
-    "gemma-3-4b": LONG | GEMMA | dict(head_dim=256, rope_theta=1e6, sliding_window_pattern=2),
-}
-
-
-def published(name):
-    return read_layers(FOLDER | MODELS[name])
+SMOLLM2 = FOLDER | dict(head_dim=64, rope_theta=1e5)
 
 
 def series(base, dim):
@@ -44,13 +27,14 @@ def series(base, dim):
 
 def test_temperatures():
     """gpt-oss: (0.1 ln 32 + 1)^2."""
-    (group,) = audit(published("gpt-oss-20b"))["groups"]
+    gpt = FOLDER | LONG | dict(head_dim=64, rope_theta=150_000.0, rope_scaling=YARN)
+    (group,) = audit(read_layers(gpt))["groups"]
     assert group["logit_scale"] == pytest.approx((0.1 * math.log(32) + 1) ** 2)
 
 
 def test_facts_of_smollm2():
     """B_m < 0 from 3,616 tokens on, and 8,192 tokens need a base of 323,744."""
-    (group,) = audit(published("smollm2-135m"))["groups"]
+    (group,) = audit(read_layers(SMOLLM2))["groups"]
     assert group["first_violation"] == 3616 and not group["covers"]
     assert group["smallest_base"] == pytest.approx(323_744.127, abs=0.01)
     # Liu et al. 2023: 2 ceil(32 log_1e5(8192 / 2π)) = 40, rounded down to complete cycles.
@@ -67,7 +51,7 @@ def test_heads_of_one_or_two_pairs_have_no_smallest_base(head_dim, first):
 
 
 def test_a_pair_that_rotates_backwards_has_a_positive_period():
-    model = published("smollm2-135m")
+    model = read_layers(SMOLLM2)
     (group,) = model.groups
     backwards = model._replace(groups=(group._replace(inv_freq=-group.inv_freq),))
     (forward,), (facts,) = audit(model)["groups"], audit(backwards)["groups"]
@@ -76,7 +60,7 @@ def test_a_pair_that_rotates_backwards_has_a_positive_period():
 
 
 def test_names_of_a_config_are_neither_markup_nor_control_characters():
-    model = published("llama-2-7b")
+    model = read_layers(FOLDER)
     (group,) = model.groups
     group = group._replace(kind="[/red]\x1b[2J")
     text = as_text(audit(model._replace(model_type="[/x]:x:\x1b", groups=(group,))), "\x07name")

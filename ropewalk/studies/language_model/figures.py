@@ -52,6 +52,8 @@ def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
             ],
             "Large bases after 10M tokens": law.control_lines(rows),
         }
+        apart = (card for card in cards if card.name == "language_model_apart")
+        lines |= {f"Forecasts of {card.name}": law.forecast_lines(card) for card in apart}
         for title, cells in lines.items():
             table = [(None, line) for line in cells]
             yield title, "", Table.from_cells(table, has_all_columns=True)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ropewalk.model.rotary.rope import Rope
+from ropewalk.studies.card import Card
 from ropewalk.studies.language_model.measures import (
     LENGTH,
     NEARBY,
@@ -185,7 +186,8 @@ def run_lines(runs: Sequence[Run]) -> Iterator[dict[str, str]]:
         level, reach, cost = map(str, values)
         name = "0, H200" if run.card == "language_model_long" else f"{run.seed}"
         texts = {"level": level, "documents nearby": f"{run.level.documents}"}
-        texts |= {"reach": reach, "cost": cost}
+        multiple = run.reach.values[0] / THEORIES["B_m < 0"](run.base)
+        texts |= {"reach": reach, "times B_m < 0": f"{multiple:.1f}", "cost": cost}
         yield {"seed": name, "base": f"{run.base:,}"} | texts
 
 
@@ -203,3 +205,20 @@ def control_lines(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
             if references and (run := Run.of(card, seed, 0, row, references[0])):
                 level, reach = (over_seeds([item]) for item in (run.level, run.reach))
                 yield {"model": name, "seed": f"{seed}", "level": str(level), "reach": str(reach)}
+
+
+def forecast_lines(card: Card) -> Iterator[dict[str, str]]:
+    """Yield the reach that each theory forecasts for the members of a card, tokens."""
+    for member, config in card.configs().items():
+        if not member.startswith("reference"):
+            inv_freq_R = config.model.position_table(LENGTH).inv_freq[0, 0]
+            first = decay.first_violation(inv_freq_R) or np.inf
+            base = getattr(config.model.rotary, "base", np.nan)
+            lengths = {
+                "B_m < 0": first,
+                "1.8 x B_m": 1.8 * first,
+                "10 x sqrt(base)": 10 * base**0.5,
+                ".43 x quarter period": 0.43 * decay.quarter_period(inv_freq_R),
+            }
+            texts = {n: "none" if np.isnan(x) else f"{x:,.0f}" for n, x in lengths.items()}
+            yield {"member": member} | texts

@@ -7,6 +7,7 @@ copy gain over that of another run. So one bootstrap over documents gives all in
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,7 +54,7 @@ class Sums(NamedTuple):
         return self._replace(total_DB=self.total_DB - other.total_DB)
 
 
-def losses(row: Row, length: int, first: float = 1, last: float = np.inf) -> Sums | None:
+def losses(row: Row, length: int = LENGTH, first: float = 1, last: float = np.inf) -> Sums | None:
     """Return the losses of `perplexity` at positions first ... last; None if not measured.
 
     `length` is the context length, tokens.
@@ -363,38 +364,30 @@ def compare(
     return value._replace(low=-np.inf, high=np.inf) if is_open else value
 
 
-def cost(
-    member: str,
-    *,
-    length: int = LENGTH,
-    first: float = 1,
-    last: float = np.inf,
-    reference: str = REFERENCE,
-) -> Measure:
-    """Return the measure of a member's loss minus that of its reference, nats per token."""
-    read = functools.partial(losses, length=length, first=first, last=last)
-    return compare(measure_difference, read, member, reference)
+def cost(member: str, *, reference: str = REFERENCE, **where: Any) -> Measure:
+    """Return the measure of a member's loss minus that of its reference, nats per token.
+
+    Options are those of `losses`.
+    """
+    return compare(measure_difference, partial(losses, **where), member, reference)
 
 
 def copy_ratio(
-    member: str,
-    first: float,
-    last: float = np.inf,
-    *,
-    length: int = LENGTH,
-    reference: str = REFERENCE,
+    member: str, first: float, last: float = np.inf, *, reference: str = REFERENCE, **where: Any
 ) -> Measure:
-    """Return the measure of a member's copy gain divided by that of its reference."""
-    read = functools.partial(gains, first=first, last=last, length=length)
+    """Return the measure of a member's copy gain divided by that of its reference.
+
+    Options are those of `gains`.
+    """
+    read = partial(gains, first=first, last=last, **where)
     return compare(measure_ratio, read, member, reference)
 
 
 def half_lag(
-    member: str, *, length: int = LENGTH, reference: str = REFERENCE, **options: float
+    member: str, *, length: int = LENGTH, reference: str = REFERENCE, **options: Any
 ) -> Measure:
     """Return the measure of a member's half lag, tokens; options of `measure_half_lag`."""
-    statistic = functools.partial(measure_half_lag, **options)
-    read = functools.partial(gains, length=length)
+    statistic, read = partial(measure_half_lag, **options), partial(gains, length=length)
     return compare(statistic, read, member, reference, in_octaves=True)
 
 
@@ -406,24 +399,21 @@ def reach(member: str, *, nearby: float = NEARBY, **options: Any) -> Measure:
     return half_lag(member, nearby=nearby, **options)
 
 
-def reach_ratio(
-    member: str,
-    reference: str,
-    other: str,
-    other_reference: str,
-    *,
-    length: int = LENGTH,
-    nearby: float = NEARBY,
-    least_level: float = 0,
-) -> Measure:
-    """Return the measure of a member's reach divided by that of another one."""
-    statistic = functools.partial(measure_reach_ratio, nearby=nearby, least_level=least_level)
-    read = functools.partial(gains, length=length)
-    return compare(statistic, read, member, reference, other, other_reference, in_octaves=True)
+def reach_ratio(member: str, *others: str, length: int = LENGTH, **options: Any) -> Measure:
+    """Return the measure of a member's reach divided by that of another one.
+
+    Args:
+      member: of the card.
+      *others: its reference, the other one, and the reference of that.
+      length: context length, tokens.
+      **options: of `measure_reach_ratio`.
+    """
+    statistic, read = partial(measure_reach_ratio, **options), partial(gains, length=length)
+    return compare(statistic, read, member, *others, in_octaves=True)
 
 
 def reach_growth(
-    member: str, before: str, *, length: int = LENGTH, reference: str = REFERENCE, **options: float
+    member: str, before: str, *, length: int = LENGTH, reference: str = REFERENCE, **options: Any
 ) -> Measure:
     """Return the measure of a member's reach divided by that in the card's measurement `before`.
 
@@ -477,4 +467,4 @@ def growth(member: str) -> Measure:
 
     seeds = "language_model_seeds"  # on the same device
     references = REFERENCE, (seeds, member), (seeds, REFERENCE)
-    return compare(statistic, functools.partial(losses, length=LENGTH), member, *references)
+    return compare(statistic, losses, member, *references)

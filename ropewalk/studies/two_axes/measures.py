@@ -1,6 +1,8 @@
 """Recall and order by base: measures of the claims, the table and the figure."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -8,17 +10,15 @@ from scipy import stats
 
 from ropewalk.evals.estimate.bins import fine_bin_start
 from ropewalk.model.rotary.rope import Rope
-from ropewalk.reporting.members import describe_range
 from ropewalk.reporting.page import NONE, Item, Table, make_figure
 from ropewalk.studies.capability.measures import l50
-from ropewalk.studies.card import Card, Value, as_measure
+from ropewalk.studies.card import Card, Measure, Value, as_measure
 from ropewalk.studies.language_model.measures import (
     NOTHING,
     Resampled,
     Sums,
+    compare,
     measure_mean,
-    over_seeds,
-    runs_of,
 )
 from ropewalk.studies.rows import Row
 from ropewalk.theory import decay
@@ -44,38 +44,20 @@ def _order(row: Row, first: int = FAR) -> Resampled | None:
     return None
 
 
-def _over_seeds(
-    card: Card, rows: Sequence[Row], members: Sequence[str], statistic, first: int = FAR
-) -> Value | None:
-    """Return a statistic of the accuracies of members over seeds; open until all seeds are in."""
-    by_seed = [runs_of(rows, card.name, member) for member in members]
-    values = []
-    for seed in sorted(set.intersection(*map(set, by_seed))):
-        accuracies = [_order(runs[seed], first) for runs in by_seed]
-        if all(accuracies):
-            values.append(statistic(*accuracies))
-    if not values:
-        return None
-    value = over_seeds(values)
-    return value if len(values) >= len(card.seeds) else value._replace(low=-np.inf, high=np.inf)
+def order_accuracy(member: str, first: int = 1) -> Measure:
+    """Return the measure of a member's accuracy of `order` at distances from `first` on."""
+    return compare(lambda accuracy: accuracy, partial(_order, first=first), member)
 
 
-@as_measure
-def order_accuracy(card: Card, rows: Sequence[Row], member: str, first: int = 1) -> Value | None:
-    """Accuracy of `order` of a member at distances from `first` on."""
-    return _over_seeds(card, rows, [member], lambda accuracy: accuracy, first)
-
-
-@as_measure
-def order_difference(card: Card, rows: Sequence[Row], member: str, *others: str) -> Value | None:
-    """Accuracy of a member less that of the best of others, at distances from FAR on."""
+def order_difference(member: str, *others: str) -> Measure:
+    """Return the measure of a member's accuracy less that of the best of others, FAR back."""
 
     def statistic(one: Resampled, *more: Resampled) -> Resampled:
         if one.values[0] < _LEARNED:
             return NOTHING
         return one.map(lambda a, *b: a - np.max(b, axis=0), *more)
 
-    return _over_seeds(card, rows, [member, *others], statistic)
+    return compare(statistic, _order, member, *others)
 
 
 @as_measure
@@ -95,7 +77,7 @@ def rank_correlation(card: Card, rows: Sequence[Row]) -> Value | None:
             return NOTHING
         return accuracies[0].map(correlate, *accuracies[1:])
 
-    return _over_seeds(card, rows, list(bases), statistic)
+    return compare(statistic, _order, *bases)(card, rows)
 
 
 def separation(base: float) -> float:
@@ -150,49 +132,56 @@ def _allowed(inv_freq: np.ndarray):
 
 
 def draw(card: Card, rows: Sequence[Row]) -> Figure:
-    """Draw L50 and the accuracy of `order` against the base, with the theories of both."""
+    """Draw L50 and the accuracy of `order` against the base, with two theories of each."""
     figure = figures.new_figure(9.2, 6.0)
     recall, order = figure.subplots(2, 1, sharex=True)
     bases = _bases(card)
     grid = np.geomspace(min(bases.values()), max(bases.values()), 41)
-    allowed = [_allowed(_inv_freq(base)).l50 for base in grid]
-    first = [min(decay.first_violation(_inv_freq(base)) or LONGEST, LONGEST) for base in grid]
-    lines = {
-        "D_1: what one head can recall": (recall, allowed, {"color": figures.INK, "lw": 1.5}),
-        "B_m < 0": (recall, first, figures.REFERENCE),
+    vectors = list(map(_inv_freq, grid))
+    facts = [tell_apart(inv_freq, LONGEST) for inv_freq in vectors]
+    best = {
+        recall: np.array([_allowed(inv_freq).l50 for inv_freq in vectors]),
+        order: np.array([fact.separation for fact in facts]),
     }
-    separations = np.array([separation(base) for base in grid])
-    steps = np.array([tell_apart(_inv_freq(base), LONGEST).step for base in grid])
-    # Both theories say an order among bases; they are drawn between .5 and the best accuracy.
-    best, reaches = 0.5, {}
-    for member, base in bases.items():
-        color = figures.stroke_of(base).color
-        for ax, measure in ((recall, l50(member)), (order, order_accuracy(member, first=FAR))):
+    first = [decay.first_violation(inv_freq) or np.inf for inv_freq in vectors]
+    equal = {
+        recall: np.minimum(first, LONGEST),
+        order: np.array([fact.step for fact in facts]),
+    }
+    found: dict[Any, dict[float, float]] = {recall: {}, order: {}}
+    for ax, top in ((recall, LONGEST), (order, 1.0)):
+        for member, base in bases.items():
+            measure = l50(member) if ax is recall else order_accuracy(member, first=FAR)
             value = measure(card, rows)
-            if value is not None:
-                top = LONGEST if ax is recall else 1.0
-                y = min(value.value, top) if np.isfinite(value.value) else top
+            if value is not None and np.isfinite(value.value):  # learned
+                found[ax][base] = min(value.value, top)
                 ends = max(value.low, 0), min(value.high, top)
-                figures.error_bar(ax, base, y, ends, color=color, marker="o", ms=5, lw=1)
-                best = max(best, value.value) if ax is order else best
-                reaches |= {f"base {base:,g}": y} if ax is recall else {}
-    for name, theory, style in (
-        ("separation (scaled)", separations, {"color": figures.INK, "lw": 1.5}),
-        ("step of Du et al. (scaled)", steps, figures.REFERENCE),
-    ):
-        lines[name] = order, 0.5 + (best - 0.5) * theory / theory.max(), style
-    for ax, values, style in lines.values():
-        ax.plot(grid, values, zorder=1, **style)
+                style = {"color": figures.stroke_of(base).color, "marker": "o", "ms": 6, "lw": 1.4}
+                figures.error_bar(ax, base, found[ax][base], ends, **style)
+    highest = max(found[order].values(), default=0.5)
+    styles = {"color": figures.INK, "lw": 1.5}, figures.REFERENCE
+    for theory, style in zip((best, equal), styles, strict=True):
+        # A theory says an order among bases; it is drawn between chance and the highest accuracy.
+        scaled = 0.5 + (highest - 0.5) * theory[order] / theory[order].max()
+        recall.plot(grid, theory[recall], zorder=1, **style)
+        order.plot(grid, scaled, zorder=1, **style)
     recall.set(xscale="log", yscale="log", ylabel="L50 of recall\n(tokens, log scale)")
     figures.token_axis(recall.yaxis)
     order.set(ylabel=f"accuracy of order\nfrom {FAR} tokens on", xlabel="base (log scale)")
+    order.set_ylim(0.4, 1.02)
     figures.power_axis(order.xaxis)
-    figures.set_message(figure, describe_range("L50 of recall (tokens)", reaches))
-    for panel in (recall, order):
-        ends = [
-            figures.End(grid[-1], values[-1], name, style["color"])
-            for name, (ax, values, style) in lines.items()
-            if ax is panel
-        ]
-        figures.label_ends(panel, ends)
+    labels = (
+        "best weights: D_1, and\nseparation (scaled)",
+        "equal weights: B_m < 0, and\nstep (scaled)",
+    )
+    handles = [figures.handle(text, **style) for text, style in zip(labels, styles, strict=True)]
+    figures.add_legend(figure, handles, below=True)
+    covered = [base for base, tokens in found[recall].items() if tokens >= LONGEST]
+    ordered = [base for base, accuracy in found[order].items() if accuracy > highest - 0.03]
+    if covered and ordered:
+        message = (
+            f"Recall covers the context from base {min(covered):,.0f} on, and order is within "
+        )
+        message += f".03 of its best at bases {min(ordered):,.0f} to {max(ordered):,.0f}"
+        figures.set_message(figure, message)
     return figure
