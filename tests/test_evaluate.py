@@ -166,6 +166,7 @@ def test_a_published_model_is_asked_for_ids_without_text_by_name_only(
         evaluate([tmp_path / "run"], documents=1)
 
 
+HAY = "needle(haystack=needle)"
 UNFIT = "vt does not fit length=96; the shortest that works with this tokenizer is"
 
 
@@ -191,6 +192,24 @@ def test_what_fits_is_scored_and_the_rest_is_listed(tmp_path, tokenizer, capsys,
         cli.main([str(run.path), "--tasks=vt", *options[:1]])
     error = capsys.readouterr().err
     assert UNFIT in error and "length=200" in error and "scoring" not in error
+
+
+@pytest.mark.parametrize("in_config", [False, True])
+def test_rulers_tasks_are_scored_where_they_fit(tmp_path, tokenizer, in_config):
+    """Five tasks need text, which this run does not have, and two the files of questions."""
+    names = dict(tasks=("ruler",), lengths=(600, 2500))
+    config = dataclasses.replace(CONFIG, evals=EvalConfig(**names if in_config else {}))
+    run = write_run(tmp_path / "run", config, tokenizer.model)
+    options = {} if in_config else names
+    plan = runner.make_plan([run], runner.Options(**options, documents=1))
+    fitting = ["needle", HAY, f"{HAY[:-1]},key_type=uuids,value_type=uuids)", "fwe"]
+    expected = [f"{task} at {n}" for n in names["lengths"] for task in fitting]
+    expected += ["vt at 2500", "cwe at 2500"]
+    assert sorted(str(part) for _, part in plan.parts) == sorted(expected)
+    counts = [
+        sum(x in reason for reason in plan.skipped) for x in ("needs text", "qa", "length=600")
+    ]
+    assert counts == [5, 2, 3] and len(plan.skipped) == 10
 
 
 def test_another_variant_at_evaluation_is_that_schedule(sweep):

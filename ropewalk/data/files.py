@@ -89,7 +89,6 @@ class Listing(NamedTuple):
 _CHECKED = 100  # files whose first lines are checked: each takes a millisecond
 # A folder with fewer files that are documents holds out the end of each.
 _FEW_DOCUMENTS = 10
-_HELD_OUT_PART = 10  # one part in 10 of a document
 _HELD_OUT_FILES = 20  # one file in 20
 
 
@@ -101,7 +100,7 @@ class FileSource(Source):
 
     @functools.cached_property
     def _listing(self) -> Listing:
-        return list_files(str(self.path), self.formats, self.text_field)
+        return list_files(str(self.path), self.formats, self.text_field, self.ends is None)
 
     @property
     def files(self) -> list[InputFile]:
@@ -119,17 +118,19 @@ class FileSource(Source):
         return any(self._format(file).is_document for file in self.files)
 
     @functools.cached_property
-    def _holds_out_ends(self) -> bool:
-        """Return whether the last part of each file that is one document is held out."""
+    def _ends(self) -> int:
+        """`ends`, with the number that None stands for."""
+        if self.ends is not None:
+            return self.ends
         is_few = len(self.files) < _FEW_DOCUMENTS
-        return self.holds_out and is_few and not any(file.validation for file in self.files)
+        return 10 if is_few and not any(file.validation for file in self.files) else 0
 
     def held_out_rule(self) -> str:
         """Return the rule for files that are documents, and for other ones."""
         kinds = {self._format(file).is_document for file in self.files}
-        if not self._holds_out_ends or kinds == {False}:
+        if not self._ends or kinds == {False}:
             return super().held_out_rule()
-        ends = f"the last 1/{_HELD_OUT_PART} of each text file is held out"
+        ends = f"the last 1/{self._ends} of each text file is held out"
         return ends if kinds == {True} else f"{ends}, and {super().held_out_rule()}"
 
     def _format(self, file: InputFile) -> Format:
@@ -138,7 +139,7 @@ class FileSource(Source):
     def read_file(self, file: int, line: int, on_bytes: OnBytes) -> Iterator[Document]:
         """Yield the documents of a file, in the order of its lines or rows."""
         path, text_format = self.files[file].path, self._format(self.files[file])
-        has_parts = text_format.is_document and self._holds_out_ends
+        has_parts = self._ends and (text_format.is_document or self.ends)
         records = text_format.records(
             path, field=self.text_field, start=1 if has_parts else line, on_bytes=on_bytes
         )
@@ -147,8 +148,11 @@ class FileSource(Source):
             damaged = record.get("damaged_bytes", 0) if problem else 0
             label = self._label(file, record)
             document = Document(text, file, number, label, problem, damaged)
-            parts = _parts(document) if has_parts and not problem else [document]
-            yield from (part for part in parts if part.line >= line)
+            parts = _parts(document, self._ends) if has_parts and not problem else [document]
+            del text, record, document  # a long text is in memory once
+            while parts:
+                if (part := parts.pop(0)).line >= line:
+                    yield part
 
     def subsets(self) -> set[str]:
         """Return the first label of each file, and RedPajama's subsets, which documents name."""
@@ -202,11 +206,11 @@ def strings_in(record: dict) -> list[str]:
     return [name for name, value in record.items() if isinstance(value, str)]
 
 
-def _parts(document: Document) -> list[Document]:
+def _parts(document: Document, ends: int) -> list[Document]:
     """Return the beginning of a text and its last part, which is held out; cut at a paragraph."""
     text = document.text
-    near = len(text) - len(text) // _HELD_OUT_PART
-    first = len(text) - 2 * len(text) // _HELD_OUT_PART
+    near = len(text) - len(text) // ends
+    first = len(text) - 2 * len(text) // ends
     cuts = (text.rfind(end, first, near) + len(end) for end in ("\n\n", "\n", " "))
     cut = next((cut for cut in cuts if cut > first), near)
     parts = [
@@ -225,8 +229,12 @@ def _subset(record: dict) -> str | None:
     return subset if isinstance(subset, str) else None
 
 
-def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "text") -> Listing:
+def list_files(
+    path: str | Path, formats: Sequence[Format], text_field: str = "text", holds_out: bool = True
+) -> Listing:
     """Return the files of some formats at `path`, a file or a folder, by name.
+
+    Without a name that holds out, some of many plain texts are held out if `holds_out` is true.
 
     Raises:
       ValueError: if there is none, a link is broken, a folder cannot be read, or a file is there
@@ -275,7 +283,7 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
         )
     _refuse_copies(root, stems)
     held_out = _held_out(stems)
-    if not held_out and len(documents) == len(stems) >= _FEW_DOCUMENTS:
+    if holds_out and not held_out and len(documents) == len(stems) >= _FEW_DOCUMENTS:
         documents.sort(
             key=lambda name: hashlib.sha256(name.encode(errors="surrogateescape")).digest()
         )

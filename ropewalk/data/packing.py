@@ -44,7 +44,8 @@ class TextRows:
         if store.num_tokens <= context_length:
             raise ValueError(
                 f"{store.path} ({self.name}) holds {store.num_tokens} ids, a row of "
-                f"context_length={context_length} needs {context_length + 1}; use more text"
+                f"{context_length} needs {context_length + 1}; use more text, or a lower "
+                "data.context_length"
             )
         self.rows_per_epoch = -(-store.num_tokens // context_length)
 

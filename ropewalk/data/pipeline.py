@@ -23,10 +23,9 @@ from ropewalk.data.mixture import Mixture, mixture, retrieval_task
 from ropewalk.data.sources import reading_path, source_class
 from ropewalk.data.store import TokenStore
 from ropewalk.data.task import TaskContext
-from ropewalk.data.tokenizer import HARD_TEXT, Tokenizer, file_in
+from ropewalk.data.tokenizer import Tokenizer, file_in
 from ropewalk.data.verify import read_tokenizer
 from ropewalk.utils import plugins
-from ropewalk.utils.messages import print_note
 from ropewalk.utils.paths import as_path
 from ropewalk.utils.threads import map_ahead
 
@@ -64,9 +63,6 @@ def check_data(config: DataConfig) -> Tokenizer | None:
     """
     tokenizer = prepare_lib.check_arguments(config)
     prepare_lib.check_root(config)
-    if tokenizer and config.has_text and (change := tokenizer.change(HARD_TEXT)):
-        what = f"data.tokenizer={config.tokenizer} does not keep every text"
-        print_note(config.tokenizer, f"{what} ({change}); bits per byte count what it keeps")
     has_retrieval = config.retrieval_fraction or not config.has_text
     for text in config.retrieval_tasks if has_retrieval else ():
         task = retrieval_task(text)

@@ -12,7 +12,8 @@ Every document is stored as [BOS] + ids + [EOS]. Files and folders named validat
 go to the validation split (`data.files` has the rules). Without such files, a hash of the text
 decides: one document in 100, or some if none; of `local`, which is small, one in 4. Equal texts
 go to the same split. A plain text is one document: of fewer than ten files the last tenth of each
-is held out, of more one file in twenty.
+is held out, of more one file in twenty. If a row (`data.context_length`) needs more held-out text,
+more documents are held out by hash, in a folder of its own.
 
 train.py prepares data when necessary. This command does it beforehand; it can be stopped and
 started again:
@@ -77,6 +78,27 @@ def prepare(config: DataConfig, *, show_files: bool = False, create: bool = True
       ValueError: on bad input, as `FILE:LINE: problem`; if the folder is damaged; if it is missing
         and may not be created.
     """
+    folder = _prepare(config, {}, show_files=show_files, create=create)
+    if config.has_text and _lacks_a_row(folder, config):
+        wanted = config.context_length + 1
+        text = f"the held-out text has fewer than {wanted:,} ids (a row); more of it is held out"
+        print_note((folder, wanted), f"{config.path or config.source}: {text}")
+        folder = _prepare(config, {"held_out_ids": wanted}, show_files=False, create=create)
+    _check_documents(folder, config)
+    return folder
+
+
+def _lacks_a_row(folder: Path, config: DataConfig) -> bool:
+    """Return whether a row of validation lacks text, and the text has enough for one."""
+    report = read_manifest(folder / "prepare.json")
+    held_out = report["validation"]["tokens"]
+    is_enough = held_out + report["train"]["tokens"] >= 2 * (config.context_length + 1)
+    is_short = held_out <= config.context_length and is_enough
+    return is_short and not tokenizing.names_held_out(open_source(config))
+
+
+def _prepare(config: DataConfig, more: dict[str, Any], *, show_files: bool, create: bool) -> Path:
+    """As `prepare`, with more settings; the documents are not checked."""
     tokenizer = check_arguments(config)
     root = as_path(config.prepared_root)
     # Locks and renames need a disk; a bucket gets the finished folder.
@@ -97,6 +119,7 @@ def prepare(config: DataConfig, *, show_files: bool = False, create: bool = True
         **domains.settings(config),
         # The others have no entry, as before long texts were sampled whole.
         **({"sample": "whole files"} if source.has_whole_files and not tokenizer else {}),
+        **more,
     }
     identity = json.dumps(settings)
     name = hashlib.sha256(identity.encode()).hexdigest()[:12]
@@ -110,7 +133,7 @@ def prepare(config: DataConfig, *, show_files: bool = False, create: bool = True
             f"it is not prepared in {quoted(str(root))}, and evaluations write in no folder that a "
             f"run names but {ON_DISK}; if you trust it, run ropewalk prepare with --out"
         )
-    if (show_files or not is_finished) and not in_bucket(root):
+    if (show_files or not (is_finished or more)) and not in_bucket(root):
         for line in describe(source):
             print(line, file=sys.stderr)
     elif not in_bucket(root):  # files may have come since
@@ -118,7 +141,8 @@ def prepare(config: DataConfig, *, show_files: bool = False, create: bool = True
     if not is_finished:
         check_writable(root, _OTHER_ROOT)
         if in_bucket(root):
-            copy(prepare(on_disk), folder, last="prepare.json")
+            finished = _prepare(on_disk, more, show_files=show_files, create=True)
+            copy(finished, folder, last="prepare.json")
         else:
             folder.mkdir(parents=True, exist_ok=True)
             with lock(folder / ".lock"):
@@ -130,7 +154,6 @@ def prepare(config: DataConfig, *, show_files: bool = False, create: bool = True
             f"{folder} has been renamed: it holds other text, or was made with other settings; "
             "delete it, and it is prepared anew"
         )
-    _check_documents(folder, config)
     return folder
 
 
@@ -249,7 +272,10 @@ def check_arguments(config: DataConfig) -> Tokenizer | None:
     source.check()
     domains.check(config, source)
     if config.tokenizer:
-        return Tokenizer(config.tokenizer)
+        tokenizer = Tokenizer(config.tokenizer)
+        if changes := source.has_text and tokenizer.describe_changes():
+            print_note(tokenizer, f"data.tokenizer={config.tokenizer} {changes}")
+        return tokenizer
     tokenizer_lib.check_vocab_size(config.vocab_size)
     return None
 

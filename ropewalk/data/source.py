@@ -117,7 +117,8 @@ class Source(abc.ABC):
     Attributes:
       path, text_field, subset_shares, on_bad_document, prepared_root: fields of
         `data.config.DataConfig`.
-      holds_out: whether plain texts may hold out their ends; an evaluation reads whole texts.
+      ends: n: the last 1/n of each document is held out, of none if it is 0; None: a tenth of each
+        of few plain texts.
       needs_path: whether the source reads `path`; `data.path` is refused otherwise.
       has_fields: whether a document has fields, and `text_field` names that of the text.
       has_text: whether rows of text exist; without it, only a tokenizer is prepared.
@@ -137,7 +138,7 @@ class Source(abc.ABC):
     subset_shares: tuple[tuple[str, float], ...] = ()
     on_bad_document: Literal["error", "skip"] = "error"
     prepared_root: str = ""
-    holds_out: bool = True
+    ends: int | None = None
 
     @property
     @abc.abstractmethod

@@ -144,6 +144,10 @@ class Task(abc.ABC):
         """The expression for keys of random numbers: where the user's files lie decides nothing."""
         return re.sub(r"[^(,=\"']*/", "", self.expression)
 
+    def parts(self) -> Sequence["Task"]:
+        """Return the tasks that are scored in place of this one."""
+        return [self]
+
     @abc.abstractmethod
     def document(self, context: TaskContext, sample: Sample) -> Document | Sequence[Document]:
         """Return one document, or several rows of one sample: a pure function of the arguments."""

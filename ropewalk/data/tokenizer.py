@@ -21,7 +21,7 @@ from ropewalk.utils.errors import UnreachableError
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.limits import read_bytes
 from ropewalk.utils.manifest import DamagedError
-from ropewalk.utils.messages import one_line, quoted
+from ropewalk.utils.messages import one_line, print_note, quoted
 from ropewalk.utils.paths import as_path
 
 NUM_KEYS = NUM_VALUES = 64  # symbols of retrieval documents
@@ -184,24 +184,32 @@ class Tokenizer:
         windows = np.lib.stride_tricks.sliding_window_view(ids, len(spelled))
         return np.flatnonzero((windows == spelled).all(axis=1))
 
-    def change(self, text: str, ids: np.ndarray | None = None) -> str:
-        """Describe the first change of a text, such as a space for a newline; "" if there is none.
+    def text_of(self, ids: np.ndarray, *, inside: bool = False) -> bytes:
+        """Return the text that ids stand for; bits per byte count these bytes.
 
         Args:
-          text: text of a document.
-          ids: ids of the text, with BOS and EOS or without; None: encode it.
+          ids: of a document, with BOS and EOS or without.
+          inside: as of `encode`.
         """
-        ids = np.array(self.encode(text)) if ids is None else ids
-        pieces = np.array(self.piece_bytes, object)[ids]
+        pieces = self._piece_array[ids]
         for first in self.spelled_spaces(ids):
             pieces[first : first + 3] = b" ", b"", b""
-        stored, before = b"".join(pieces)[self.adds_space :], text.encode()
-        if stored == before:
-            return ""
-        after = stored.decode(errors="replace")
-        place = next((i for i, (a, b) in enumerate(zip(text, after, strict=False)) if a != b), 0)
-        first, changed = (quoted(x[max(0, place - 8) : place + 8]) for x in (text, after))
-        return f"{first} became {changed}"
+        return b"".join(pieces)[self.adds_space and not inside :]
+
+    @functools.cached_property
+    def _piece_array(self) -> np.ndarray:
+        return np.array(self.piece_bytes, object)
+
+    def describe_changes(self) -> str:
+        """Describe how `HARD_TEXT` changes when it is encoded and decoded; "" if it does not."""
+        ids, before = np.array(self.encode(HARD_TEXT)), HARD_TEXT.encode()
+        if (after := self.text_of(ids)) != before:
+            sizes = f"{len(before)} bytes of a test text become {len(after)}"
+            change = first_change(HARD_TEXT, after.decode(errors="replace"))
+            return f"does not keep every text ({change}): {sizes}, and bits per byte count these"
+        if (decoded := self.decode(ids)) != HARD_TEXT:
+            return f"decodes to another text ({first_change(HARD_TEXT, decoded)})"
+        return ""
 
     @functools.cached_property
     def digit_ids(self) -> np.ndarray:
@@ -260,6 +268,13 @@ class Tokenizer:
     def fillers(self) -> np.ndarray:
         """Ordinary pieces that are neither keys nor values, for random text, int32."""
         return np.setdiff1d(self._ordinary, self._symbols).astype(np.int32)
+
+
+def first_change(before: str, after: str) -> str:
+    """Describe the first difference of two texts, such as a space for a newline."""
+    pairs = enumerate(itertools.zip_longest(before, after))
+    start = max(0, next((i for i, (a, b) in pairs if a != b), 0) - 8)
+    return " became ".join(quoted(text[start : start + 16]) for text in (before, after))
 
 
 # The message `normalizer_spec { add_dummy_prefix: false }`. Appended to a model's file, protobuf
@@ -327,11 +342,11 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
     There is byte fallback and no normalization, so that decoding restores every text exactly.
     Digits are split; `<key_0>` ... `<value_63>` are reserved for retrieval documents. The alphabet
     is printable ASCII and the most frequent other characters, until they cover 99.95% of the text
-    or fill a quarter of the free pieces; other characters become bytes.
+    or fill a quarter of the free pieces; other characters become bytes. A small text has fewer
+    pieces than `vocab_size`.
 
     Raises:
-      ValueError: if there is no text, or `vocab_size` has no room for bytes, symbols and ASCII, or
-        is too large for the text.
+      ValueError: if there is no text, or `vocab_size` has no room for bytes, symbols and ASCII.
     """
     check_vocab_size(vocab_size)
     lines = [line for text in texts for line in _training_lines(text)]
@@ -347,12 +362,13 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
         alphabet.add(character)
         covered += count
     outside = re.compile(f"[^{re.escape(''.join(sorted(alphabet)))}]+")
-    parts = (part for line in lines for part in outside.split(line) if part)
     # Before 0.2.3, training aborts if a required character is absent; add each as a line.
     is_old = tuple(map(int, sentencepiece.__version__.split(".")[:3])) < (0, 2, 3)
     absent = sorted(_ASCII - counts.keys()) if is_old else []
-    model = io.BytesIO()
-    try:
+
+    def train_model(**limit: bool) -> bytes:
+        parts = (part for line in lines for part in outside.split(line) if part)
+        model = io.BytesIO()
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=itertools.chain(parts, absent),
             model_writer=model,
@@ -369,13 +385,18 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
             allow_whitespace_only_pieces=True,
             max_sentence_length=8 * _TRAINING_LINE,
             minloglevel=2,
+            **limit,
         )
-    except RuntimeError as error:
-        raise ValueError(
-            f"data.vocab_size={vocab_size} does not suit this text: "
-            f"{str(error).strip().splitlines()[-1]} Use more text, or data.tokenizer=FILE"
-        ) from None
-    write_atomically(Path(path), model.getvalue())
+        return model.getvalue()
+
+    try:
+        model = train_model()
+    except RuntimeError:  # the text is too small for so many pieces
+        model = train_model(hard_vocab_limit=False)
+    write_atomically(Path(path), model)
+    if (size := Tokenizer(path).vocab_size) < vocab_size:
+        what = f"data.vocab_size={vocab_size}: the text is too small for so many pieces"
+        print_note(path, f"{what}; its tokenizer has {size}")
 
 
 def _training_lines(text: str) -> Iterator[str]:

@@ -1,11 +1,13 @@
 """Documents of a source to token stores, in threads: the slow part of `data.prepare`."""
 
 import contextlib
+import dataclasses
 import functools
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +24,7 @@ from ropewalk.data.source import (
     ignore_bytes,
     subset_name,
 )
-from ropewalk.data.tokenizer import Tokenizer, file_in
+from ropewalk.data.tokenizer import Tokenizer, file_in, first_change
 from ropewalk.data.verify import read_tokenizer
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.manifest import file_entries, read_manifest, write_manifest
@@ -69,7 +71,7 @@ def write_prepared(
     paths = [file_in(folder)]
     if source.has_text:
         writer = _StoreWriter(folder, tokenizer, settings)
-        report |= _write_stores(writer, source, tokenizer)
+        report |= _write_stores(writer, *_hold_out(source, tokenizer, settings), tokenizer)
         stores = ["validation", *domains.folders(settings).values()]
         paths += [folder / name / "store.json" for name in stores]
     if identities(source) != settings["files"]:
@@ -116,8 +118,14 @@ def _check(documents: Iterable[Document], source: Source) -> Iterator[Document]:
         yield document
 
 
-def _write_stores(writer: "_StoreWriter", source: Source, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Write the stores of both splits; return the counts for `prepare.json`."""
+def _write_stores(
+    writer: "_StoreWriter", source: Source, last: tuple[int, int], tokenizer: Tokenizer
+) -> dict[str, Any]:
+    """Write the stores of both splits; return the counts for `prepare.json`.
+
+    Args:
+      last: the last `_turn` that is held out.
+    """
     threads = num_cpus()
     sizes = [file.size for file in source.files]
     with contextlib.closing(writer):
@@ -126,14 +134,15 @@ def _write_stores(writer: "_StoreWriter", source: Source, tokenizer: Tokenizer) 
         done = sum(sizes[:file])
         with byte_progress("tokenizing", sum(sizes), done=done) as on_bytes:
             documents = source.read(start=(file, line), on_bytes=on_bytes)
-            bundles = _bundles(_split(documents, source))
+            bundles = _bundles(_split(documents, source, last))
             encode = functools.partial(_encode, tokenizer)
             for bundle in map_ahead(encode, bundles, num_threads=threads, ahead=4 * threads):
-                for document, ids in bundle:
+                for encoded in bundle:
                     try:
-                        writer.add(document, ids)
+                        writer.add(encoded)
                     except ValueError as error:
-                        raise ValueError(f"{_place(document, source)}: {error}") from None
+                        where = _place(encoded.document, source)
+                        raise ValueError(f"{where}: {error}") from None
             counts = writer.finish()
     before, after = (sum(progress[name].values()) for name in ("text_bytes", "piece_bytes"))
     if after != before or writer.changed:
@@ -156,13 +165,14 @@ def _write_stores(writer: "_StoreWriter", source: Source, tokenizer: Tokenizer) 
     }
 
 
-def _split(documents: Iterable[Document], source: Source) -> Iterator[Document]:
+def _split(
+    documents: Iterable[Document], source: Source, last: tuple[int, int]
+) -> Iterator[Document]:
     """Yield all documents with our names of their subsets, and whether they are held out.
 
     The text of one that `subset_shares` leaves out is empty.
     """
     has_validation_files = any(file.validation for file in source.files)
-    last = (0, 0) if has_validation_files else _last_held_out(source)
     shares = by_corpus(source.subset_shares)
     for document in _check(documents, source):
         subset, held_out = subset_name(document.subset), document.held_out
@@ -184,6 +194,43 @@ def _turn(digest: str, source: Source) -> tuple[int, int]:
     """Return the place of a text among those that may be held out; the first have 0 in front."""
     number = int(digest[:8], 16)
     return number % source.held_out_every, number
+
+
+def names_held_out(source: Source) -> bool:
+    """Return whether names of files decide what is held out."""
+    return any(file.validation for file in dataclasses.replace(source, ends=0).files)
+
+
+def _hold_out(
+    source: Source, tokenizer: Tokenizer, settings: dict[str, Any]
+) -> tuple[Source, tuple[int, int]]:
+    """Return the source to read, and the last `_turn` that is held out.
+
+    With "held_out_ids" in the settings, so many ids are held out: whole documents in the order of
+    their turns, but not all, or the end of a single one.
+    """
+    if "held_out_ids" not in settings:
+        named = any(file.validation for file in source.files)
+        return source, (0, 0) if named else _last_held_out(source)
+    wanted, sizes = settings["held_out_ids"], Counter()
+    source, shares = dataclasses.replace(source, ends=0), by_corpus(source.subset_shares)
+
+    def count(document: Document) -> int:
+        return len(_encode(tokenizer, [document])[0].ids)
+
+    for document in _check(source.read(), source):
+        digest = hashlib.sha256(document.text.encode()).hexdigest()
+        if not document.problem and _is_kept(digest, document, shares):
+            sizes[_turn(digest, source)] += count(document)
+    if len(sizes) > 1:
+        *turns, _ = sorted(sizes)
+        sums = np.cumsum([sizes[turn] for turn in turns])
+        return source, turns[min(int(np.searchsorted(sums, wanted)), len(turns) - 1)]
+    for ends in range(10, 1, -1):
+        source = dataclasses.replace(source, ends=ends)
+        if sum(count(part) for part in source.read() if part.held_out) >= wanted:
+            break
+    return source, (0, 0)
 
 
 def _last_held_out(source: Source) -> tuple[int, int]:
@@ -239,17 +286,40 @@ def _bundles(documents: Iterable[Document]) -> Iterator[list[Document]]:
         yield bundle
 
 
-def _encode(tokenizer: Tokenizer, bundle: list[Document]) -> list[tuple[Document, np.ndarray]]:
-    """Return documents with their ids. SentencePiece releases the interpreter lock."""
-    encoded = []
-    for document in bundle:
-        ids = [
-            np.array(tokenizer.encode(text, inside=n > 0), np.int32)
-            for n, text in enumerate(_cut(document.text))
-        ]
-        stored = np.concatenate([[tokenizer.bos_id], *ids, tokenizer.end]).astype(np.int32)
-        encoded.append((document, stored))
-    return encoded
+class _Encoded(NamedTuple):
+    """A document without its text, which may be long.
+
+    Attributes:
+      document: the document.
+      ids: of a store's type, from BOS to EOS.
+      text_bytes, piece_bytes: UTF-8 bytes of the text, and of the text that its ids stand for.
+      change: the first difference between them; "" if there is none.
+    """
+
+    document: Document
+    ids: np.ndarray
+    text_bytes: int
+    piece_bytes: int
+    change: str
+
+
+def _encode(tokenizer: Tokenizer, bundle: list[Document]) -> list[_Encoded]:
+    """Return documents as ids. SentencePiece releases the interpreter lock."""
+    return [_encode_document(tokenizer, document) for document in bundle]
+
+
+def _encode_document(tokenizer: Tokenizer, document: Document) -> _Encoded:
+    dtype = store_lib.store_dtype(tokenizer.vocab_size)
+    parts, before, after, change = [[tokenizer.bos_id]], 0, 0, ""
+    for number, text in enumerate(_cut(document.text)):
+        ids = np.array(tokenizer.encode(text, inside=number > 0), dtype)
+        content, stored = text.encode(), tokenizer.text_of(ids, inside=number > 0)
+        if content != stored and not change:
+            change = first_change(text, stored.decode(errors="replace"))
+        parts.append(ids)
+        before, after = before + len(content), after + len(stored)
+    ids = np.concatenate([*parts, tokenizer.end], dtype=dtype, casting="unsafe")
+    return _Encoded(document._replace(text=""), ids, before, after, change)
 
 
 class _StoreWriter:
@@ -275,7 +345,7 @@ class _StoreWriter:
         for name in self._names:
             (folder / name).mkdir(exist_ok=True)
         self._writers: dict[str, store_lib.ShardWriter] = {}
-        self.changed, self._num_compared = "", 0
+        self.changed = ""
         self.progress = {
             "after": [0, 1],
             "shards": {name: [] for name in self._names},
@@ -298,13 +368,13 @@ class _StoreWriter:
         for writer in self._writers.values():
             writer.discard()
 
-    def add(self, document: Document, ids: np.ndarray) -> None:
+    def add(self, encoded: _Encoded) -> None:
         """Store a document of `_split`, or count a skipped one.
 
         Raises:
           ValueError: as `domains.domain_of`, or if there is BOS or EOS inside the document.
         """
-        progress = self.progress
+        progress, document, ids = self.progress, encoded.document, encoded.ids
         progress["after"] = [document.file, document.line + 1]
         if document.problem:
             progress["num_skipped"] += 1
@@ -313,7 +383,7 @@ class _StoreWriter:
             return
         if document.subset in self._subsets and document.subset not in progress["subsets"]:
             progress["subsets"].append(document.subset)
-        if not document.text:
+        if not encoded.text_bytes:
             return
         if not self._writers:
             shard, vocab_size = f"{progress['num_segments']:05d}", self._tokenizer.vocab_size
@@ -330,12 +400,9 @@ class _StoreWriter:
             key = domains.domain_of(self._settings, document.subset or "", len(ids))
             name = self._folders[key]
         self._writers[name].append(ids)
-        progress["text_bytes"][name] += len(document.text.encode())
-        added = self._tokenizer.adds_space + 2 * len(self._tokenizer.spelled_spaces(ids))
-        progress["piece_bytes"][name] += int(self._tokenizer.piece_lengths[ids].sum()) - added
-        if not self.changed and self._num_compared < SAMPLE:
-            self._num_compared += len(document.text)
-            self.changed = self._tokenizer.change(document.text, ids)
+        progress["text_bytes"][name] += encoded.text_bytes
+        progress["piece_bytes"][name] += encoded.piece_bytes
+        self.changed = self.changed or encoded.change
         if sum(writer.num_tokens for writer in self._writers.values()) >= SHARD_TOKENS:
             self._finish_shards()
 

@@ -9,7 +9,7 @@ in a file of the user's is `path/to/mine.py:Echo(n=2)`.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import ropewalk.data.tasks
 from ropewalk.data.task import Task, TaskContext
@@ -31,6 +31,12 @@ def all_tasks() -> dict[str, type[Task]]:
 def parse(text: str) -> Task:
     """Build a task from an expression; raises ValueError as `utils.expressions.build`."""
     return expressions.build(text, all_tasks(), Task, kind="task")
+
+
+def parse_all(texts: Iterable[str]) -> list[Task]:
+    """Return the tasks that expressions name, each once; raises ValueError as `parse`."""
+    tasks = [task for text in texts for task in parse(text).parts()]
+    return list({task.expression: task for task in tasks}.values())
 
 
 def task_context(
@@ -64,7 +70,7 @@ def find_unfit(
     reasons, started = [], run if run.is_started() else None
     lengths = config.evals.lengths or (config.data.context_length,)
     contexts = [task_context(config, tokenizer, x, started) for x in lengths] if tokenizer else []
-    for task in map(parse, config.evals.tasks):
+    for task in parse_all(config.train.eval_tasks + config.evals.tasks):
         names_text = getattr(task, "path", None) is not None
         has_text = names_text or not config.data.has_text or run.held_out_path.exists()
         try:
@@ -89,8 +95,7 @@ def while_training(config: ExperimentConfig) -> Callable[..., list[dict[str, flo
       ValueError: for an unknown task in `train.eval_tasks` or `evals.tasks`, and for a length of
         `evals.lengths` that does not fit the memory.
     """
-    for task in config.train.eval_tasks + config.evals.tasks:
-        parse(task)
+    parse_all(config.train.eval_tasks + config.evals.tasks)
     if not config.train.eval_tasks:
         return None
     from ropewalk.evals import runner  # late: most runs have no such tasks

@@ -42,8 +42,7 @@ class Options:
 
     def __post_init__(self):
         check(self)
-        for task in self.tasks or ():
-            evals.parse(task)
+        evals.parse_all(self.tasks or ())
         known = variant_names()
         for variant in self.variants:
             name = variant.partition("(")[0]

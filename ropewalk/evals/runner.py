@@ -31,7 +31,7 @@ from ropewalk.model import transformer
 from ropewalk.model.rotary import Pattern
 from ropewalk.model.transformer import Params
 from ropewalk.utils.files import check_writable
-from ropewalk.utils.messages import counted
+from ropewalk.utils.messages import counted, print_note
 
 Evaluated = list[tuple[RunDirectory, ExperimentConfig, Rows]]
 
@@ -112,9 +112,9 @@ class Group:
         self.notes: list[str] = []
         evaluation, trained_length = members[0].config.evals, members[0].config.data.context_length
         names = options.tasks or evaluation.tasks
-        tasks = {task.expression: task for task in map(evals.parse, names)}
+        tasks = evals.parse_all(names)
         lengths = dict.fromkeys(options.lengths or evaluation.lengths or (trained_length,))
-        for task, length in itertools.product(tasks.values(), lengths):
+        for task, length in itertools.product(tasks, lengths):
             note = _note_untrained(task, members[0])
             try:
                 if note and not options.tasks:
@@ -351,12 +351,14 @@ def evaluate_in_memory(
     members = []
     for config, member_params in zip(configs, params, strict=True):
         members.append(Loaded("", config, tokenizer, member_params, 0, (config.model.rotary,)))
-    results = list(score_members(members, options))
-    several = len({part.length for part, _ in results}) > 1
+    group = Group(members, options)
+    for reason in group.skipped.values():
+        print_note(None, f"train.eval_tasks: skipped: {reason}")
+    several = len({part.length for part in group.questions}) > 1
     values: list[dict[str, float]] = [{} for _ in members]
-    for part, part_rows in results:
+    for part in group.questions:
         name = part.task.expression + (f"@{part.length}" if several else "")
-        for value, member_rows in zip(values, part_rows, strict=True):
+        for value, member_rows in zip(values, group.score(part), strict=True):
             value[name] = kinds.kind_of(member_rows).value(member_rows)
     return values
 
@@ -403,7 +405,8 @@ def _by_shape(members: Iterable[Loaded], options: Options) -> list[list[Loaded]]
     for member in members:
         config, data, tokenizer = member.config, member.config.data, member.tokenizer
         # Seeds of one setting read the same documents.
-        if not any(evals.parse(name).of_training for name in options.tasks or config.evals.tasks):
+        tasks = evals.parse_all(options.tasks or config.evals.tasks)
+        if not any(task.of_training for task in tasks):
             data = dataclasses.replace(data, seed=0)
         held_out = member.run.held_out_fingerprints if member.run else ()
         shape = config.model.forward_architecture(), data, held_out, config.evals, tokenizer

@@ -76,7 +76,7 @@ def read_texts(path: str, tokenizer: Tokenizer, text_field: str = "text") -> Tex
     Raises:
       ValueError: if there are none, or one is damaged.
     """
-    source = source_class("files")(path=path, text_field=text_field, holds_out=False)
+    source = source_class("files")(path=path, text_field=text_field, ends=0)
     documents = []
     note_unread(source)
     for document in source.read():

@@ -54,10 +54,9 @@ def flops_per_token(config: ExperimentConfig) -> float:
     of w tokens w - w^2 / 2T; what the mask hides is not counted.
     """
     model, T = config.model, config.data.context_length
-    value_dim = model.head_dim if model.mla is None else model.mla.v_head_dim
     widths = (min(window or T, T) for window in model.windows)
     keys = sum(width - width**2 / (2 * T) for width in widths)  # of all layers
-    attention = 6 * model.num_heads * (model.head_dim + value_dim) * keys
+    attention = 6 * model.num_heads * (model.head_dim + model.value_dim) * keys
     return 6 * count_params(model)["matmul"] + attention
 
 

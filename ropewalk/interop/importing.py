@@ -180,6 +180,8 @@ def _read_tokenizer(folder: Path, part: Path, model: ModelConfig) -> Tokenizer |
             f"{f' and {len(dropped) - 5} more' if len(dropped) > 5 else ''}: the model has "
             f"{model.vocab_size:,} ids, and no embedding for them"
         )
+    if changes := tokenizer.describe_changes():
+        _print(f"tokenizer: {path.name} {changes}")
     if not puts_bos(path, tokenizer):
         name = quoted(tokenizer.name_of(tokenizer.bos_id))
         kind = ", its EOS," if tokenizer.bos_id == tokenizer.eos_id else ""

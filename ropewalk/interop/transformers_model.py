@@ -35,10 +35,10 @@ def class_defaults(model_type: str) -> dict[str, Any] | None:
     return CONFIG_MAPPING[model_type]().to_dict() if model_type in CONFIG_MAPPING else None
 
 
-# Words, numbers, code with runs of spaces, scripts, and a character that is four bytes.
+# Words, numbers, code with runs of spaces, scripts, a character that is four bytes, and U+2581.
 _PROBE = (
     "The quick brown fox, didn't it?\n\n1234 + 56 = 1290 apples\tin 2024.  Naïve café, ÅÉ\n"
-    "def f(x):\n    return [y**2 for y in x if y != 'a_b']  # 中文 हिन्दी Ελληνικά 🙂"
+    "def f(x):\n    return [y**2 for y in x if y != 'a_b']  # 中文 हिन्दी Ελληνικά 🙂 \u2581"
 )
 
 
@@ -58,6 +58,10 @@ def find_other_ids(folder: Path, tokenizer: Tokenizer, num_ids: int) -> str:
         added = sorted((i, name) for name, i in theirs.get_added_vocab().items())
     except Exception as error:  # the library raises many classes
         return f"transformers cannot read it ({one_line(str(error), 100)})"
+    for i, name in added:
+        ours = quoted(tokenizer.name_of(i)) if i < tokenizer.vocab_size else "missing"
+        if i < num_ids and ours != quoted(name):
+            return f"id {i} is {ours}, and transformers' {quoted(name)}"
     ids = tokenizer.encode(_PROBE)
     if ids != their_ids:
         index = next(
@@ -68,10 +72,6 @@ def find_other_ids(folder: Path, tokenizer: Tokenizer, num_ids: int) -> str:
             f"after {quoted(start)} a text has ids {ids[index : index + 4]}, and transformers' "
             f"{their_ids[index : index + 4]}"
         )
-    for i, name in added:
-        ours = quoted(tokenizer.name_of(i)) if i < tokenizer.vocab_size else "missing"
-        if i < num_ids and ours != quoted(name):
-            return f"id {i} is {ours}, and transformers' {quoted(name)}"
     return ""
 
 

@@ -98,7 +98,7 @@ class Attention(nnx.Module):
     """softmax(rotate(q) · rotate(k)) v, heads grouped over fewer keys (2305.13245)."""
 
     def __init__(self, config: Architecture, *, rngs: nnx.Rngs):
-        D, N, K, H = config.embed_dim, config.num_heads, config.kv_heads, config.head_dim
+        D, N, K, H = config.embed_dim, config.num_heads, config.kv_heads, config.value_dim
         self.query = normal_param(rngs, (D, N, H), ("embed", "heads", None), fan_in=D)
         self.key = normal_param(rngs, (D, K, H), ("embed", "kv_heads", None), fan_in=D)
         self.value = normal_param(rngs, (D, K, H), ("embed", "kv_heads", None), fan_in=D)

@@ -48,7 +48,11 @@ class Architecture:
       num_heads: query heads.
       num_kv_heads: key/value heads, a divisor of num_heads (grouped-query attention); None means
         num_heads. `kv_heads` is their number.
-      head_dim: features of a head. Keep it the same across sizes: the bound depends on it.
+      head_dim: features of a head's queries and keys. Keep it the same across sizes: the bound
+        depends on it.
+      scores: how queries and keys are made of projections: "rotary", or a file of `model.scores`
+        ("pope"). Other scores have two features for each projected one, and B_m says nothing of
+        them.
       mlp_dim: hidden width of the MLP.
       masked_distances: first and last of the distances, in tokens back from a query, that attention
         masks: a control whose hole is known. It needs num_layers=1, since two layers could relay
@@ -70,7 +74,7 @@ class Architecture:
         ("after", OLMo 2), or "both" (Gemma 3).
       parallel_residual: attention and MLP of a block read the same residual stream (GPT-NeoX).
       scale_embedding: multiply embeddings by sqrt(embed_dim) (Gemma).
-      scale_dim: q·k is divided by sqrt(scale_dim); None: head_dim.
+      scale_dim: q·k is divided by sqrt(scale_dim); None: head_dim, with other `scores` value_dim.
       shift_keys: key smearing: mix into each key the previous token's key, by a learned share per
         head that starts at half (Olsson et al. 2022). An induction head then fits in one layer, and
         small models learn retrieval in minutes. With mla both parts of a key are mixed, the part
@@ -100,6 +104,7 @@ class Architecture:
     num_heads: Count
     num_kv_heads: Count | None = None
     head_dim: Count
+    scores: str = "rotary"
     mlp_dim: Count
     masked_distances: tuple[Count, Count] | None = None
     mla: MlaConfig | None = None
@@ -144,6 +149,12 @@ class Architecture:
                     f"masked_distances needs num_layers=1, got {self.num_layers}: two layers could "
                     "relay masked tokens"
                 )
+        if self.scores != "rotary":
+            from ropewalk.model import scores  # which imports this module
+
+            scores.find(self.scores)
+            if self.mla is not None:
+                raise ValueError(f"model.scores={self.scores} has no latents; set model.mla=none")
         if self.qk_norm_across_heads and not self.qk_norm:
             raise ValueError("qk_norm_across_heads needs qk_norm; set model.qk_norm=true")
         if self.mla is not None:
@@ -171,8 +182,16 @@ class Architecture:
 
     @property
     def logit_divisor(self) -> float:
-        """Divisor of q·k: sqrt(scale_dim), or sqrt(head_dim)."""
-        return math.sqrt(self.scale_dim or self.head_dim)
+        """Divisor of q·k: the root of `scale_dim`."""
+        default = self.head_dim if self.scores == "rotary" else self.value_dim
+        return math.sqrt(self.scale_dim or default)
+
+    @property
+    def value_dim(self) -> int:
+        """Features of a head's values, and without MLA of its projections."""
+        if self.mla is not None:
+            return self.mla.v_head_dim
+        return self.head_dim if self.scores == "rotary" else self.head_dim // 2
 
     @property
     def rope_head_dim(self) -> int:

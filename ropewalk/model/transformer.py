@@ -16,8 +16,8 @@ import numpy as np
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
-from ropewalk.model import vocabulary
-from ropewalk.model.attention import Attention, QueryKeyValue
+from ropewalk.model import scores, vocabulary
+from ropewalk.model.attention import QueryKeyValue
 from ropewalk.model.axes import (
     gather_stream,
     on_one_cpu,
@@ -79,7 +79,7 @@ class Block(nnx.Module):
         self.attention_norm, self.mlp_norm = norm("before", "both"), norm("before", "both")
         self.attention_out_norm, self.mlp_out_norm = norm("after", "both"), norm("after", "both")
         if config.mla is None:
-            self.attention = Attention(config, rngs=rngs)
+            self.attention = scores.find(config.scores)(config, rngs=rngs)
         else:
             self.attention = LatentAttention(config, config.mla, rngs=rngs)
         self.mlp = Mlp(config, rngs=rngs)
@@ -322,8 +322,11 @@ def without_pairs(config: Architecture, params: Params, pairs_LNR: np.ndarray) -
       Parameters whose queries are 0 in these features.
 
     Raises:
-      ValueError: if heads of a layer lose different pairs and qk_norm scales the queries of all.
+      ValueError: if heads of a layer lose different pairs and qk_norm scales the queries of all,
+        or pairs are no features of the projections (`model.scores`).
     """
+    if config.scores != "rotary":
+        raise ValueError(f"removing pairs needs plain queries, and model.scores={config.scores}")
     attention = params["blocks"]["attention"]
     if config.qk_norm:
         # Remove features after the norm: before it, a zero would change the other features.
@@ -416,7 +419,7 @@ def count_cached(config: Architecture) -> int:
     """
     if config.mla is not None:
         return config.num_layers * (config.mla.kv_lora_rank + config.mla.qk_rope_head_dim)
-    return config.num_layers * 2 * config.kv_heads * config.head_dim
+    return config.num_layers * config.kv_heads * (config.head_dim + config.value_dim)
 
 
 def describe_size(config: Architecture) -> str:

@@ -106,7 +106,7 @@ COLUMNS = (
 )
 
 
-def page_cells(theory: Predictions, estimate: Estimate | None) -> tuple[Cells, Cells]:
+def page_cells(theory: Predictions | None, estimate: Estimate | None) -> tuple[Cells, Cells]:
     """Return the cells of the page's first table, and those of the table that is collapsed."""
     cells: tuple[Cells, Cells] = ({}, {})
     for column in filter(lambda column: column.head, COLUMNS):
@@ -115,7 +115,7 @@ def page_cells(theory: Predictions, estimate: Estimate | None) -> tuple[Cells, C
     return cells
 
 
-def terminal_cells(theory: Predictions, estimate: Estimate) -> Cells:
+def terminal_cells(theory: Predictions | None, estimate: Estimate) -> Cells:
     """Return the cells of a terminal: those of the page, accuracies without intervals."""
     first, more = page_cells(theory, estimate)
     shown = (column.head for column in COLUMNS if column.head and column.on_terminal)
@@ -124,7 +124,7 @@ def terminal_cells(theory: Predictions, estimate: Estimate) -> Cells:
     return cells | short
 
 
-def numbers(theory: Predictions, estimate: Estimate | None) -> dict[str, Any]:
+def numbers(theory: Predictions | None, estimate: Estimate | None) -> dict[str, Any]:
     """Return the numbers of results.csv; without an estimate, those of theory."""
     values = {
         name: attrgetter(attribute)(source)

@@ -291,7 +291,8 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
             if plot.share:
                 ax.set_ylim(-0.03, 1.03)
             for member in in_panel if plot.theory else ():
-                if (length := member.theory.first_violation or panel.length) < panel.length:
+                length = getattr(member.theory, "first_violation", None) or panel.length
+                if length < panel.length:
                     ax.axvline(length, color=member.look.color, zorder=1, **_THEORY)
                     theory = [figures.handle("theory length", color=figures.INK, **_THEORY)]
             if plot.trained:

@@ -89,7 +89,7 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
 def _set_vertical_axis(ax: Axes, members: Sequence[Member], estimates: Sequence[Estimate]) -> None:
     """Set limits that show every measurement; theory may be cut off, its numbers are in a table."""
     longest = max(member.trained_length for member in members)
-    values = [member.theory.first_violation or math.inf for member in members]
+    values = [getattr(member.theory, "first_violation", None) or math.inf for member in members]
     values += [v for e in estimates for v in (e.mark, e.ci_low) if e.has_l50 and v > 0]
     figures.token_axis(ax.yaxis)
     ax.set_ylim(min(longest / 8, *values) / 2, 12 * longest)
@@ -125,7 +125,8 @@ def _draw_based(
     above.set_xlim(10 ** (low - margin), 10 ** (high + margin))
     figures.label_values(above.xaxis, {base: figures.format_value(base) for base in bases})
     below.set_xlabel("RoPE base (log scale)")
-    _draw_theory(above, based)
+    if all(member.theory for member in based):
+        _draw_theory(above, based)
     span = high - low + 2 * margin
     step = np.diff(np.log10(bases)).min(initial=(0.2 if len(bases) > 1 else 0.8) * span)
     groups = [[member for member in based if member.base == base] for base in bases]

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import re
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from ropewalk.experiment.config import TRAINED, ExperimentConfig
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model.rotary.recorded import Recorded
-from ropewalk.reporting.predictions import Predictions, predict
+from ropewalk.reporting.predictions import Predictions, of_model
 from ropewalk.reporting.task_view import view_of
 
 
@@ -77,12 +78,11 @@ class Measurement:
         return text
 
     @functools.cached_property
-    def theory(self) -> Predictions:
+    def theory(self) -> Predictions | None:
         """Predictions for `rotary` at `length`, on which dynamic variants depend."""
         rotary = rotary_lib.parse_pattern(self.rotary)
         model = dataclasses.replace(self.config.model, rotary=rotary)
-        table = model.position_table(self.config.data.context_length, self.length)
-        return predict(table.inv_freq)
+        return of_model(model, self.config.data.context_length, self.length)
 
     @functools.cached_property
     def estimate(self) -> Estimate:
@@ -120,7 +120,7 @@ class Measurement:
         return f"{self.value:.{self.kind_info.decimals}f}"
 
     @property
-    def task_columns(self) -> dict[str, float]:
+    def task_columns(self) -> Mapping[str, float | str]:
         """Columns specific to this task (`TaskView.columns`)."""
         return view_of(self.task).columns(self.rows, self.trained)
 

@@ -15,7 +15,7 @@ from ropewalk.experiment.items import check_newest_config, metrics_damage
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.reporting.labels import labels, setting
 from ropewalk.reporting.measurements import Measurement, drop_diverged, measurements
-from ropewalk.reporting.predictions import Predictions, predict
+from ropewalk.reporting.predictions import Predictions, of_model
 from ropewalk.reporting.task_view import view_of
 from ropewalk.utils.figures import Look, make_looks
 
@@ -36,7 +36,7 @@ class Member:
       seeds: ascending seeds of initialization and rows; a result row's `seed` is an index of it.
       config: configuration of the first run in this stage.
       superseded: whether training has continued with another stage.
-      theory: predictions for the configured frequencies.
+      theory: predictions for the configured frequencies; see `predictions.of_model`.
       measurements: all measurements, those under the variant of training first.
       losses: (training tokens, training loss in nats/token) of each run with metrics, averaged to
         at most `LOSS_POINTS` points. The last stage has the losses of all stages.
@@ -50,7 +50,7 @@ class Member:
     seeds: tuple[tuple[int, int], ...]
     config: ExperimentConfig
     superseded: bool
-    theory: Predictions
+    theory: Predictions | None
     measurements: tuple[Measurement, ...]
     losses: tuple[tuple[np.ndarray, np.ndarray], ...]
 
@@ -229,7 +229,7 @@ def make_members(group: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[Member
             seeds=seeds,
             config=config,
             superseded=number != last,
-            theory=predict(config.model.position_table(config.data.context_length).inv_freq),
+            theory=of_model(config.model, config.data.context_length),
             measurements=tuple(
                 sorted(
                     measurements(stage_rows, config),

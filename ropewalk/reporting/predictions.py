@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from ropewalk.model.config import ModelConfig
 from ropewalk.theory import decay
 
 # Default limit of the search for a first violation, tokens.
@@ -24,6 +25,18 @@ class Predictions:
     first_violation: int | None
     quarter_period: float
     full_period: float
+
+
+def of_model(
+    model: ModelConfig, context_length: int, row_length: int | None = None
+) -> Predictions | None:
+    """Return the predictions of a model; None if `model.scores` are no rotated plain queries.
+
+    See `ModelConfig.position_table` for the lengths, in tokens.
+    """
+    if model.scores != "rotary":
+        return None
+    return predict(model.position_table(context_length, row_length).inv_freq)
 
 
 def predict(inv_freq: np.ndarray, limit: int = HORIZON) -> Predictions:

@@ -51,11 +51,11 @@ def _score_cells(measured: Measurement) -> Cells:
 def _likelihood_cells(measured: Measurement) -> Cells:
     """Return all measures of the likelihood of text; those specific to the task are last."""
     cells = {"documents": f"{len(np.unique(measured.rows['document'])):,}"}
-    for name, value in measured.numbers.items():
-        head, form = _LIKELIHOODS[name]
-        cells[head] = NONE if math.isnan(value) else format(value, form)
-    columns = measured.task_columns.items()
-    return cells | {name.replace("_", " "): f"{value:.4g}" for name, value in columns}
+    for name, value in {**measured.numbers, **measured.task_columns}.items():
+        head, form = _LIKELIHOODS.get(name, (name.replace("_", " "), ".4g"))
+        is_text = isinstance(value, str)
+        cells[head] = value if is_text else NONE if math.isnan(value) else format(value, form)
+    return cells
 
 
 # --- tables by kind of task ----------------------------------------------------------------------

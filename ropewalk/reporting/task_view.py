@@ -125,8 +125,8 @@ class TaskView:
     def __init__(self, task: Any):
         self.task = task
 
-    def columns(self, rows: Rows, trained: Rows | None) -> dict[str, float]:
-        """Return the task's own numbers by name: columns of `results.csv` and of tables.
+    def columns(self, rows: Rows, trained: Rows | None) -> Mapping[str, float | str]:
+        """Return the task's own numbers or verdicts: columns of `results.csv` and of tables.
 
         Args:
           rows: rows of one length and one evaluated variant.

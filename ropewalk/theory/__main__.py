@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -27,7 +26,7 @@ from rich.console import Console
 from ropewalk.interop.transformers_model import has_transformers
 from ropewalk.model import rotary
 from ropewalk.model.rotary.rope import Rope
-from ropewalk.theory import audit, bound, capability, decay, published
+from ropewalk.theory import audit, bound, capability, decay, positions, published
 from ropewalk.theory.command_line import figure_path, format_table, to_json
 from ropewalk.utils.command_line import Parser, at_least, exit_with, expression, print_text, tokens
 from ropewalk.utils.messages import counted, nearest
@@ -57,20 +56,31 @@ def show_command(args: argparse.Namespace) -> tuple[dict, str]:
       ropewalk theory show "rope(base=1e4)"
       ropewalk theory show "yarn(base=1e4,factor=8,original_context_length=256)" --length 2048
       ropewalk theory show demo --plot wavelengths.png     every member of a config's sweep
+      ropewalk theory show "rope(base=1e4)" --length 4k,32k --plot figure2.png     new angles
     """
     from ropewalk.theory import show  # late: matplotlib is slow to import
 
     reports = []
     for variant, head in itertools.chain.from_iterable(map(show.find, args.what)):
-        sizes = {"dim": args.head_dim or head.dim, "length": args.length or head.length}
-        reports.append(show.make_report(variant, head._replace(**sizes)))
+        length, longer = args.length or (head.length, None)
+        head = head._replace(dim=args.head_dim or head.dim, length=length)
+        reports.append(show.make_report(variant, head, longer))
     if args.plot:
-        show.save(show.draw_wavelengths(reports), args.plot)
+        draw = show.draw_slowest if args.length and args.length[1] else show.draw_wavelengths
+        show.save(draw(reports), args.plot)
     objects = [to_json(report._asdict()) for report in reports]
     for item in objects:
         del item["base"]  # part of the name
     result = objects[0] if len(objects) == 1 else {"schedules": objects}
     return result, "\n\n".join(map(show.as_text, reports))
+
+
+def _lengths(text: str) -> tuple[int, int | None]:
+    """Parse one length, or a trained one and a longer one."""
+    first, *others = map(tokens, text.split(","))
+    if len(others) > 1 or any(other <= first for other in others):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a length, or two that ascend: 4k,32k")
+    return first, others[0] if others else None
 
 
 def _config_or_variant(text: str) -> str:
@@ -102,23 +112,25 @@ def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
     ((_, low, high, critical, certificate),) = bound.smallest(pairs, [args.length])
     result = {name: vars(args)[name] for name in ("length", "head_dim", "rotary_fraction")}
     result |= {"low": low, "high": high}
-    lines = [f"base {high:.10g} is the smallest with B_m >= 0 below {args.length:,} tokens"]
-    if certificate:
-        lines += [
+    if bound.is_always_feasible(pairs):
+        lines = [f"every base has B_m >= 0 at every distance ({_ALWAYS.partition(': ')[2]})"]
+    elif not certificate:
+        lines = [f"no base is too small: {high:.10g} has B_m >= 0 below {args.length:,} tokens"]
+    else:
+        lines = [
+            f"base {high:.10g} is the smallest with B_m >= 0 below {args.length:,} tokens",
             f"  [{low!r}, {high!r}]",
             f"  below: infeasible, proved on {counted(len(certificate), 'intervals')} of ln(base)",
             "  at the upper end: B_m > 0 at every distance; "
             f"B_{critical} is the last to rise above 0",
+            f"  rounded up: {round_up(pairs, high, args.length)} (feasible at every distance)",
         ]
-    else:
-        lines += ["  every base between 1 and this one has it too"]
-    rounded = round_up(pairs, high, args.length)
-    lines += [f"  rounded up: {rounded} (feasible at every distance)"]
     if args.stable or args.intervals:
         search = functools.partial(bound.intervals, pairs, args.length, on_base=_print_base(high))
         ((stable, _),) = search(last=True).feasible
         result |= {"stable": stable} if args.stable else {}
-        lines += [f"every base above {stable:.10g} has it too"]
+        if stable > 1:
+            lines += [f"every base above {stable:.10g} has it too"]
     if args.intervals:
         intervals = search(high).feasible
         result["intervals"] = to_json(intervals)
@@ -154,36 +166,46 @@ def round_up(pairs: bound.Pairs, base: float, length: int) -> str:
 
 def length_command(args: argparse.Namespace) -> tuple[dict, str]:
     """Compute the first distance (tokens) with B_m = sum_i cos(m inv_freq_i) < 0."""
-    if args.rotary and args.rotary_fraction != 1:
-        raise ValueError("with --rotary, write rotary_fraction=... in the expression")
-    variant = None
-    if args.base is not None:
-        variant = Rope(base=args.base, rotary_fraction=args.rotary_fraction)
-    elif args.rotary:
-        variant = rotary.parse(args.rotary)
-    result, inv_freq_LKR, _ = _read_frequencies(args, variant)
+    result, inv_freq_LKR, _ = _read_frequencies(args)
     heads = decay.violations(inv_freq_LKR, args.limit)
     layers = [decay.latest(layer) for layer in heads]
     first = decay.latest(layers)
     checked = args.limit - 1 if first is None else first
     result |= {"first_violation": first, "checked_up_to": checked}
-    lines = {"": first}
-    if args.run:
+    if args.run or len(layers) > 1:
         result["layers"] = layers
     if len(heads[0]) > 1:
         result["heads"] = heads
-        lines = {
-            f"layer {index}, head {head}: ": head_first
-            for index, layer in enumerate(heads)
-            for head, head_first in enumerate(layer)
-        }
-    elif len(set(layers)) > 1:
-        lines = {f"layer {index}: ": layer_first for index, layer_first in enumerate(layers)}
-    return result, "\n".join(name + _format_first(m, args.limit) for name, m in lines.items())
+    texts = [
+        [
+            _ALWAYS if decay.is_never_negative(inv_freq_R) else _format_first(m, args.limit)
+            for inv_freq_R, m in zip(*layer, strict=True)
+        ]
+        for layer in zip(inv_freq_LKR, heads, strict=True)
+    ]
+    return result, _by_head(texts)
+
+
+_ALWAYS = "none, proved for all distances: at least half of the pairs do not rotate"
+
+
+def _by_head(texts: list[list[str]]) -> str:
+    """Return the text of each head in a line; one line for all heads or layers that are alike."""
+    if len(texts[0]) > 1:
+        lines = [
+            f"layer {index}, head {head}: {text}"
+            for index, layer in enumerate(texts)
+            for head, text in enumerate(layer)
+        ]
+    elif len(set(map(tuple, texts))) > 1:
+        lines = [f"layer {index}: {text}" for index, (text,) in enumerate(texts)]
+    else:
+        lines = texts[0]
+    return "\n".join(lines)
 
 
 def _read_frequencies(
-    args: argparse.Namespace, pattern: Any, num_heads: int = 1, length: int = 1
+    args: argparse.Namespace, num_heads: int | None = None, length: int = 1
 ) -> tuple[dict, np.ndarray, int]:
     """Return the facts and frequencies `[L, K, R]` of a run or pattern, and the query heads."""
     if args.run:
@@ -197,17 +219,56 @@ def _read_frequencies(
         result = {"run": str(args.run), "head_dim": config.model.head_dim}
         inv_freq_LKR = config.model.position_table(config.data.context_length).inv_freq
         return result, inv_freq_LKR, config.model.num_heads
-    num_layers = len(pattern) if isinstance(pattern, tuple) else 1
+    if args.rotary and args.rotary_fraction != 1:
+        raise ValueError("with --rotary, write rotary_fraction=... in the expression")
+    pattern = rotary.parse_pattern(args.rotary) if args.rotary else None
+    pattern = pattern or Rope(base=args.base, rotary_fraction=args.rotary_fraction)
+    layers = pattern if isinstance(pattern, tuple) else (pattern,)
+    most = max(len(layer) if isinstance(layer, tuple) else 1 for layer in layers)
     inv_freq_LKR = [
         [head.at_length(length).inv_freq(args.head_dim) for head in layer]
-        for layer in rotary.expand_pattern(pattern, num_layers, num_heads)
+        for layer in rotary.expand_pattern(pattern, len(layers), num_heads or most)
     ]
     result = {"rotary": rotary.expression(pattern), "head_dim": args.head_dim}
-    return result, np.array(inv_freq_LKR), num_heads
+    return result, np.array(inv_freq_LKR), num_heads or most
 
 
 def _format_first(first: int | None, limit: int) -> str:
     return f"> {limit - 1}" if first is None else str(first)
+
+
+# --- positions -----------------------------------------------------------------------------------
+
+
+def positions_command(args: argparse.Namespace) -> tuple[dict, str]:
+    """Compute how well a head tells a key from an equal one that is some tokens farther away.
+
+    step: B_0 - B_apart, the mean square change of a score if phases are independent, and its limit
+    as the base grows. inversions: distances at which the farther key has the larger B_m.
+    separation: what the best weights attain at all distances up to the length, in standard
+    deviations of a key that does not match. See docs/theory.md.
+    """
+    result, inv_freq_LKR, _ = _read_frequencies(args, length=args.length)
+    unique_NR, index_LK = np.unique(
+        inv_freq_LKR.reshape(-1, inv_freq_LKR.shape[-1]), axis=0, return_inverse=True
+    )
+    answers = [positions.tell_apart(inv_freq, args.length, args.apart) for inv_freq in unique_NR]
+    index_LK = index_LK.reshape(inv_freq_LKR.shape[:2])
+    best = max(answers, key=lambda answer: answer.separation)
+    result |= {"length": args.length, "apart": args.apart} | best._asdict()
+    if index_LK.size > 1:
+        result["heads"] = [[answers[i]._asdict() for i in layer] for layer in index_LK]
+    return result, _by_head([[_format_positions(answers[i]) for i in layer] for layer in index_LK])
+
+
+def _format_positions(answer: positions.Positions) -> str:
+    text = (
+        f"step {answer.step:.6g} ({answer.limit:.6g} as the base grows), "
+        f"inversions at {answer.inversions:,} of {answer.distances:,} distances"
+    )
+    if answer.undecided:
+        text += f" ({answer.undecided:,} are equal or undecided)"
+    return f"{text}, separation {answer.separation:.6g} (upper bound {answer.certificate:.6g})"
 
 
 # --- capability ----------------------------------------------------------------------------------
@@ -225,8 +286,7 @@ def capability_command(args: argparse.Namespace) -> tuple[dict, str]:
         raise ValueError(
             "--heads is not allowed with a run, which has its own number of heads: omit it"
         )
-    pattern = rotary.parse_pattern(args.rotary) if args.rotary else None
-    result, inv_freq_LKR, heads = _read_frequencies(args, pattern, args.heads or 1, args.length)
+    result, inv_freq_LKR, heads = _read_frequencies(args, args.heads, args.length)
     inv_freq_LNR = capability.query_head_frequencies(inv_freq_LKR, heads)
     unique_LNR, index_L = np.unique(inv_freq_LNR, axis=0, return_inverse=True)
     capabilities = [capability.capability(heads_NR, args.length) for heads_NR in unique_LNR]
@@ -420,8 +480,9 @@ def _parser() -> Parser:
     option, text = command.add_argument, "name(parameter=value,...)"
     option("what", nargs="+", type=_config_or_variant, metavar="CONFIG_OR_EXPR", help=text)
     option("--head-dim", type=at_least(1), metavar="D", help="features of a head, even")
-    option("--length", type=tokens, metavar="L", help="context in tokens")
-    text = "draw the wavelengths of all variants"
+    text = "context in tokens; after a comma a longer one, to count the pairs with new angles there"
+    option("--length", type=_lengths, metavar="L[,LONGER]", help=text)
+    text = "draw the wavelengths, or the cosine of the slowest pair up to the longer context"
     option("--plot", type=figure_path, metavar="FILE.png", help=text)
     add(cookbook_command)
 
@@ -430,20 +491,21 @@ def _parser() -> Parser:
     option("--stable", action="store_true", help="also the base above which every base is feasible")
     option("--intervals", action="store_true", help="also every feasible interval")
 
-    command = add(length_command, head, share)
-    text = "distances below this are tested (default: 2^31)"
-    command.add_argument("--limit", type=tokens, default=2**31, help=text)
-    option = command.add_mutually_exclusive_group(required=True).add_argument
+    source = Parser(add_help=False, parents=[head, share])
+    option = source.add_mutually_exclusive_group(required=True).add_argument
     option("--base", type=float, help="plain RoPE with this base")
-    text = "any variant, dynamic ones unstretched: 'ntk_aware(base=1e4,factor=8)'"
-    option("--rotary", **variant, help=text)
-    option("run", nargs="?", type=Path, help="a run directory: the frequencies of each layer")
-
-    command = add(capability_command, head)
-    option = command.add_mutually_exclusive_group(required=True).add_argument
     text = "a variant, or a pattern over layers and heads: '[[rope(base=10),nope]]'"
     option("--rotary", **variant, help=text)
     option("run", nargs="?", type=Path, help="a run directory: the heads of each layer")
+
+    text = "distances below this are tested (default: 2^31)"
+    add(length_command, source).add_argument("--limit", type=tokens, default=2**31, help=text)
+
+    option = add(positions_command, source).add_argument
+    option("--length", type=tokens, default=512, help="longest distance, tokens (default: 512)")
+    option("--apart", type=at_least(1), default=1, help="tokens between the keys (default: 1)")
+
+    command = add(capability_command, source)
     option = command.add_argument
     option("--heads", type=at_least(1), help="query heads of a layer (default: 1)")
     option("--length", type=tokens, required=True, help="tokens: 4096 or 4k")

@@ -164,7 +164,7 @@ def _find_witnesses(pairs: Pairs, x: float, first: int, length: int) -> np.ndarr
 
 def is_feasible(pairs: Pairs, x: float, length: int) -> bool:
     """Return whether B_m > 0 is certain for all m < length at x and at bases rounded to it."""
-    return _all_positive(pairs) or all(
+    return is_always_feasible(pairs) or all(
         (values > error).all() for _, values, error in _values(pairs, x, 0, length)
     )
 
@@ -184,7 +184,7 @@ def smallest(pairs: Pairs, lengths: Sequence[int]) -> list[SmallestBase]:
     pool = np.zeros(0, dtype=np.int64)
     answers = []
     for length in sorted(lengths):
-        while not _all_positive(pairs):
+        while not is_always_feasible(pairs):
             steps = reach(pairs, x, pool)
             near = max(0, certificate[-1][2] - _NEAR) if certificate else 0
             for first, last in ((near, near + 2 * _NEAR), (0, length)):
@@ -214,7 +214,7 @@ def smallest(pairs: Pairs, lengths: Sequence[int]) -> list[SmallestBase]:
     return answers
 
 
-def _all_positive(pairs: Pairs) -> bool:
+def is_always_feasible(pairs: Pairs) -> bool:
     """Return whether the unrotated pairs outweigh all others (Su's note on partial rotation)."""
     return pairs.unrotated >= pairs.slope.size
 
@@ -317,7 +317,7 @@ def intervals(
       ValueError: for a length outside [2, 2**31], or that no base covers.
     """
     check_length(length)
-    if _all_positive(pairs):
+    if is_always_feasible(pairs):
         return Intervals(feasible=[(1.0, math.inf)], infeasible=[])
     end = _closed_threshold(pairs, length)
     good, bad = [(end, math.inf)], []

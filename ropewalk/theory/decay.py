@@ -156,8 +156,8 @@ def first_violation(inv_freq: np.ndarray, limit: int = 2**20) -> int | None:
     inv_freq = np.asarray(inv_freq, dtype=np.float64)
     if limit > LONGEST:
         raise ValueError(f"limit must be at most 2^31 tokens, got {limit}")
-    if 2 * np.count_nonzero(inv_freq) <= inv_freq.size:
-        return None  # the unrotated pairs outweigh the others, even if those all give -1
+    if is_never_negative(inv_freq):
+        return None
     rotated = inv_freq[inv_freq != 0].tolist()
     for start, values, error in scan(inv_freq, 0, limit):
         for index in np.flatnonzero(values < error):
@@ -166,6 +166,14 @@ def first_violation(inv_freq: np.ndarray, limit: int = 2**20) -> int | None:
             if values[index] < -error or _is_negative(rotated, m, unrotated):
                 return m
     return None
+
+
+def is_never_negative(inv_freq: np.ndarray) -> bool:
+    """Return whether unrotated pairs outweigh the others at every distance, even if those give -1.
+
+    It is sufficient for B_m >= 0, not necessary.
+    """
+    return 2 * np.count_nonzero(inv_freq) <= np.size(inv_freq)
 
 
 def _is_negative(rotated: Sequence[float], distance: int, unrotated: int) -> bool:

@@ -74,6 +74,10 @@ class Report(NamedTuple):
       first_negative: the first distance m < length at which sum_i cos(m inv_freq_i) < 0, or None.
       wavelength: tokens per cycle, in either direction; inf for an unrotated pair.
       turns: cycles completed within `length` tokens, in either direction.
+      longer: another context; None: there is none.
+      new_angles: number of rotated pairs that complete no cycle within `length` tokens, so that
+        every longer context has angles which did not occur in training.
+      incomplete: number of those that complete none within `longer` tokens either.
     """
 
     name: str
@@ -89,6 +93,9 @@ class Report(NamedTuple):
     warnings: list[str]
     wavelength: np.ndarray
     turns: np.ndarray
+    longer: int | None
+    new_angles: int
+    incomplete: int | None
 
 
 def find(text: str) -> list[tuple[Rotary, Head]]:
@@ -125,8 +132,13 @@ def find(text: str) -> list[tuple[Rotary, Head]]:
     )
 
 
-def make_report(variant: Rotary, head: Head) -> Report:
+def make_report(variant: Rotary, head: Head, longer: int | None = None) -> Report:
     """Report on `variant`; a dynamic one is that of a row of `head.length` tokens.
+
+    Args:
+      variant: of the head.
+      head: with the context that the model is trained with.
+      longer: another context, tokens.
 
     Raises:
       ValueError: if the variant does not fit the head.
@@ -139,6 +151,9 @@ def make_report(variant: Rotary, head: Head) -> Report:
     speed = np.abs(inv_freq)  # learned pairs may rotate backwards
     with np.errstate(divide="ignore"):
         wavelength = 2 * np.pi / speed
+    turns = head.length * speed / (2 * np.pi)
+    is_new = (turns > 0) & (turns < 1)
+    incomplete = longer and int((is_new & (turns < head.length / longer)).sum())
     return Report(
         name=name,
         base=getattr(variant, "base", None),
@@ -152,7 +167,10 @@ def make_report(variant: Rotary, head: Head) -> Report:
         first_negative=first_negative,
         warnings=_warnings(variant, head, speed, first_negative),
         wavelength=wavelength,
-        turns=head.length * speed / (2 * np.pi),
+        turns=turns,
+        longer=longer,
+        new_angles=int(is_new.sum()),
+        incomplete=incomplete,
     )
 
 
@@ -221,6 +239,12 @@ def as_text(report: Report) -> str:
     for pair, row in enumerate(zip(*columns, strict=True)):
         line = "  {:4d}  {:10.4g}  {:11.5g}  {:10.4g}  {:>9.4g}  {}".format(pair, *row)
         lines.append(line.replace("nan", "   ").rstrip())
+    if report.longer:
+        lines.append(
+            f"  from {length:,} to {report.longer:,} tokens: {report.new_angles} of "
+            f"{len(report.inv_freq)} pairs meet new angles, and {report.incomplete} of them "
+            f"complete no cycle within {report.longer:,} tokens either"
+        )
     return "\n".join([*lines, *(f"  warning: {warning}" for warning in report.warnings)])
 
 
@@ -258,6 +282,28 @@ def draw_wavelengths(reports: Sequence[Report]) -> Figure:
     if any((report.inv_freq == 0).any() for report in reports):
         handles.append(figures.mark_handle("unrotated pair", "^", ms=5))
     figures.add_legend(figure, handles)
+    return figure
+
+
+@matplotlib.rc_context(figures.STYLE)
+def draw_slowest(reports: Sequence[Report]) -> Figure:
+    """Draw cos(m ω) of the slowest rotated pair up to `longer` tokens, a panel per variant.
+
+    The part within `length` tokens is thick (Men et al. 2024, Figure 2).
+    """
+    figure = figures.new_figure(9.2, 0.8 + 1.7 * len(reports))
+    axes = figure.subplots(len(reports), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    looks = figures.make_looks([report.base for report in reports], [1] * len(reports))
+    for ax, report, look in zip(axes, reports, looks, strict=True):
+        speed = 2 * np.pi / max(report.wavelength[report.inv_freq != 0], default=np.inf)
+        for end, width in ((report.longer or report.length, 1), (report.length, 3)):
+            distances = np.linspace(0, end, _MAX_POINTS)
+            ax.plot(distances, np.cos(distances * speed), color=look.color, lw=width)
+        ax.axvline(report.length, **figures.REFERENCE)
+        figures.set_title(ax, report.name)
+    axes[-1].set(xlabel="distance m (tokens)", xlim=(0, None))
+    axes[-1].xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    figure.supylabel("cos(m ω) of the slowest pair")
     return figure
 
 

@@ -24,7 +24,9 @@ from ropewalk.data import pipeline
 from ropewalk.data.config import DataConfig
 from ropewalk.data.mixture import describe_epochs
 from ropewalk.data.prepare import open_source
+from ropewalk.data.source import Source
 from ropewalk.data.store import store_dtype
+from ropewalk.data.tokenizing import names_held_out
 from ropewalk.experiment import dotted
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.cost import count_flops, nearest_rate, peak_flops, peak_of, seconds_on
@@ -63,18 +65,20 @@ def describe(checks: Sequence[Checked], *, is_elsewhere: bool) -> list[str]:
             lines[_rows(data)] = None
             if data.has_text and not pipeline.absent_files(data):
                 vocab_size = stage.config.model.vocab_size
-                tokens = _tokens(data, vocab_size)
+                source = open_source(data)
+                tokens, held_out = (_tokens(source, vocab_size, split) for split in (False, True))
                 texts[data] = tokens * store_dtype(vocab_size).itemsize
                 share = 1 - data.retrieval_fraction
                 read = (stage.end - stage.rows_from) * stage.tokens_per_step  # of the same stream
                 epochs = share * read / tokens
                 join = " before data.subset_shares; at least" if data.subset_shares else ";"
                 lines[f"text: about {tokens:,.0f} tokens{join} {describe_epochs(epochs)}"] = None
-                is_short = stage.config.train.eval_every and tokens < 10 * data.context_length
-                if is_short and not any(file.validation for file in open_source(data).inputs):
-                    what = "a tenth of the text, which is held out, is less than a row of"
-                    fix = "use more text or a shorter row, or set train.eval_every=0"
-                    lines[f"warning: {what} {data.context_length} tokens; {fix}"] = None
+                # More documents are held out if a row lacks text, unless names hold out.
+                is_named, rows = names_held_out(source), data.context_length
+                if (min(tokens, held_out) if is_named else tokens + held_out) < 3 * rows:
+                    what = f"about {tokens + held_out:,.0f} tokens may be too few: training and"
+                    fix = "use more text, or a lower data.context_length"
+                    lines[f"warning: {what} held-out text need {rows:,} each; {fix}"] = None
     num_bytes += sum(texts.values())
     return [
         *lines,
@@ -93,12 +97,12 @@ def _rows(data: DataConfig) -> str:
     return f"rows: {', '.join(parts)} (data.retrieval_fraction={share:g})"
 
 
-def _tokens(data: DataConfig, vocab_size: int) -> float:
-    """Estimate the tokens of the files that are not held out."""
+def _tokens(source: Source, vocab_size: int, validation: bool) -> float:
+    """Estimate the tokens of the files of a split."""
     num_bytes = sum(
         file.size * (_RATIO if file.name.lower().endswith(_COMPRESSED) else 1)
-        for file in open_source(data).inputs
-        if not file.validation
+        for file in source.inputs
+        if file.validation == validation
     )
     return max(1, num_bytes / (_BYTES_PER_BIT * math.log2(vocab_size)))
 

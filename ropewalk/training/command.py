@@ -112,8 +112,7 @@ def _check(sweep: Sweep, *, is_elsewhere: bool) -> None:
         check_used(member.config, member.overrides)
         for stage in stages.split(member.config):
             text.setdefault(run.with_own_tokenizer(stage.config.data))
-            for task in stage.config.train.eval_tasks + stage.config.evals.tasks:
-                evals.parse(task)
+            evals.parse_all(stage.config.train.eval_tasks + stage.config.evals.tasks)
     for data in text:
         if not (is_elsewhere and pipeline.absent_files(data)):
             pipeline.check_data(data)

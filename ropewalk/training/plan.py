@@ -295,10 +295,7 @@ def complete_plan(checked: Checked) -> Plan:
             num_rows = (stage.end - stage.rows_from) * data.config.batch_size
             notes |= dict.fromkeys(rows.notes(num_rows))
             if stage.config.train.eval_every:
-                try:
-                    data.open_rows("validation")
-                except ValueError as error:
-                    raise ValueError(f"{error}, or set train.eval_every=0") from None
+                data.open_rows("validation")
         tokenizers = {
             f"stage {number}": (data.tokenizer_path, Tokenizer(data.tokenizer_path))
             for number, data in enumerate(opened)

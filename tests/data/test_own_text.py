@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ropewalk.data.pipeline import describe_source
+from ropewalk.data.pipeline import describe_source, open_data
 from ropewalk.data.prepare import prepare
 from ropewalk.data.sources import source_class
 from ropewalk.data.store import TokenStore
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.data.verify import SPLITS
 from tests.damage import flip
-from tests.data.helpers import make_config, plain_text
+from tests.data.helpers import make_config, plain_text, write_jsonl
 
 
 def read(path, source="files", start=(0, 1), **fields):
@@ -160,3 +160,43 @@ def test_a_tokenizer_is_trained_on_all_of_a_long_text_but_its_held_out_end(tmp_p
     tokenizer = Tokenizer(prepare(config(tmp_path, path=str(tmp_path))) / "tokenizer.model")
     zebrafish, quokka = (tokenizer.encode(word, inside=True) for word in ("zebrafish", "quokka"))
     assert len(zebrafish) == 1 < len(quokka)
+
+
+@pytest.mark.parametrize(("count", "context"), [(1, 300), (5, 700), (100, 2000)])
+@pytest.mark.parametrize("suffix", [".jsonl", ".txt"])
+def test_a_row_is_held_out_of_few_documents(tmp_path, model, suffix, count, context):
+    """Whole documents, until a row of validation has text; of a single document, its end."""
+    (root := tmp_path / "in").mkdir()
+    texts = [plain_text(i, 1000 if count == 1 else 200) for i in range(count)]
+    if suffix == ".jsonl":
+        write_jsonl(root / "a.jsonl", texts)
+    for i, text in enumerate(texts if suffix == ".txt" else ()):
+        (root / f"{i}.txt").write_text(text)
+    own = config(tmp_path, context_length=context)
+    data, folder = open_data(own), prepare(own)
+    for split in SPLITS:
+        assert data.open_rows(split)[0]["tokens"].shape == (context,)
+    tokenizer = Tokenizer(folder / "tokenizer.model")
+    trained, held_out = (
+        [tokenizer.decode(store.document(i)) for i in range(store.num_documents)]
+        for store in (TokenStore(folder / split) for split in SPLITS)
+    )
+    if count == 1:
+        assert trained + held_out == [texts[0][: len(trained[0])], texts[0][len(trained[0]) :]]
+    else:
+        assert sorted(trained + held_out) == sorted(texts)
+    with pytest.raises(ValueError, match=r"needs 90001; use more text, or a lower data\.context_l"):
+        open_data(config(tmp_path, context_length=90_000)).open_rows("validation")
+
+
+def test_the_held_out_files_that_a_user_names_are_not_extended(tmp_path, model):
+    write_jsonl(tmp_path / "in" / "a.jsonl", [plain_text(i) for i in range(20)])
+    write_jsonl(tmp_path / "in" / "dev.jsonl", ["short"])
+    with pytest.raises(ValueError, match=r"validation \(held-out text\) holds \d ids"):
+        open_data(config(tmp_path, context_length=32)).open_rows("validation")
+
+
+def test_a_tokenizer_of_a_small_text_has_fewer_pieces(tmp_path, capsys):
+    write_jsonl(tmp_path / "in" / "a.jsonl", ["ab ab " * 20] * 9)
+    size = Tokenizer(prepare(config(tmp_path, vocab_size=4096)) / "tokenizer.model").vocab_size
+    assert 480 < size < 600 and f"its tokenizer has {size}" in capsys.readouterr().err

@@ -11,8 +11,8 @@ LENGTH = 400  # all tasks fit with the small tokenizer of these tests
 
 
 def documents(task, tokenizer, count, length=LENGTH, **fields):
-    fields = {"split": "train"} | fields
-    context = TaskContext(data=DATA, tokenizer=tokenizer, length=length, seed=0, **fields)
+    fields = {"split": "train", "seed": 0} | fields
+    context = TaskContext(data=DATA, tokenizer=tokenizer, length=length, **fields)
     return list(retrieval_task(task).documents(context, range(count)))
 
 
@@ -66,6 +66,30 @@ def test_kv_values_are_uniform_and_tell_nothing_of_the_key(tokenizer):
     chi_square = ((counts - expected) ** 2 / expected).sum()
     assert abs(chi_square - 64**2) < 6 * np.sqrt(2 * 64**2)  # mean df, variance 2 df
     assert (counts > 0).mean() > 0.99
+
+
+@pytest.mark.parametrize(("task", "apart"), [("order", 2), ("order(apart=5)", 5)])
+def test_order_asks_for_the_value_of_the_first_of_two_keys(tokenizer, task, apart):
+    asked, distances = [], []
+    for length in [apart + 4] * 10 + [apart + 5] * 10 + [LENGTH] * 200:
+        (document,) = documents(task, tokenizer, 1, length, seed=len(asked))
+        tokens, answers = document.tokens, document.answers
+        keys = np.flatnonzero(np.isin(tokens, tokenizer.keys))
+        assert len(tokens) == length + 1
+        assert len(answers) == (8 if length == LENGTH else 1)
+        assert len(keys) == 3 * len(answers) == np.isin(tokens, tokenizer.values).sum()
+        assert (answers[:, 1] == 1).all() and (np.diff(answers[:, 0]) > 0).all()
+        for start, _, distance in answers.tolist():
+            first, second, query = keys[tokens[keys] == tokens[start - 1]]
+            assert query == start - 1 and first + 1 == query - distance
+            assert second - first >= 2 if task == "order" else second - first == apart
+            values = tokens[[first + 1, second + 1, start]]
+            assert {*values[:2]} == {*tokenizer.values[:2]} and values[0] == values[2]
+            asked.append(values[0])
+            distances += [distance] * (length == LENGTH)
+    assert abs(np.mean(asked == tokenizer.values[0]) - 0.5) < 4 * 0.5 / len(asked) ** 0.5
+    counts = np.histogram(distances, 2.0 ** np.arange(3, 9))[0] / 200
+    np.testing.assert_allclose(counts, 8 / np.log2((LENGTH - 2) / (apart + 1)), rtol=0.15)
 
 
 @pytest.mark.parametrize("task", ["lagcopy", "lagcopy(answers=3)"])

@@ -24,6 +24,7 @@ STATIC: dict[str, dict[str, Any]] = {
         norm="layer", norm_position="both", parallel_residual=True, scale_embedding=True,
         scale_dim=5,
     ),
+    "polar": dict(scores="pope", window=(7, None), shift_keys=True),
     "hole": dict(num_layers=1, masked_distances=(3, 9)),
     "latent": dict(
         mla=MlaConfig(**RANKS, v_head_dim=6), num_kv_heads=4, window=(7, None),

@@ -26,7 +26,7 @@ def test_greedy_equals_argmax_of_a_forward_pass(name):
     model = config(**STATIC[name])
     weights = params(model)
     # In two sizes of caches, in none, and in one.
-    count = {"hole": 300, "latent": 24}.get(name, 60)
+    count = {"hole": 300, "latent": 24, "polar": 24}.get(name, 60)
     texts = generate(Engine(model, TRAINED, weights), PROMPTS, count)
     for prompt, new in zip(PROMPTS, texts, strict=True):
         row = prompt + new

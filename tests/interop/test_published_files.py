@@ -78,6 +78,18 @@ def test_ids_that_a_model_lacks_are_left_out_of_its_tokenizer(publish, tmp_path,
     assert again == (publish("gemma3") / "tokenizer.json").read_bytes()
 
 
+def test_an_import_names_what_its_tokenizer_changes(publish, tmp_path, capsys):
+    """A normalizer drops 2 spaces in front, and a no-break space (2 bytes) and a space behind."""
+    strip = {"type": "Strip", "strip_left": True, "strip_right": True}
+    for normalizer in (strip, None):
+        folder = published(publish("llama3"), tmp_path / "in", tokenizer={"normalizer": normalizer})
+        import_folder(folder, tmp_path / "run", compare=False)
+        line = "tokenizer.json does not keep every text ('  a  b"
+        assert (line in (output := capsys.readouterr().err)) == bool(normalizer)
+        assert ("47 bytes of a test text become 42" in output) == bool(normalizer)
+        shutil.rmtree(folder), shutil.rmtree(tmp_path / "run")
+
+
 @pytest.mark.parametrize(("file", "is_list"), [("generation_config", True), ("config", False)])
 def test_every_id_that_ends_a_turn_ends_a_text(file, is_list, publish, imported, tmp_path):
     """Chat models end a turn with another id than a document, in the published files."""

@@ -78,18 +78,21 @@ def test_heads_share_the_distances_as_well_as_any_partition_does():
 
 def part_value(inv_freq_R: np.ndarray, distances: np.ndarray) -> float:
     """Return √2 min over mixtures p of |E exp(i m ω)|, by a solver for any function."""
-    size = len(distances)
-    if not size:
+    if not len(distances):
         return math.inf
-    f_MW = np.exp(1j * np.outer(distances, inv_freq_R)).view(float)
-    product_MM = f_MW @ f_MW.T
+    return math.sqrt(2) * hull_distance(np.exp(1j * np.outer(distances, inv_freq_R)).view(float))
+
+
+def hull_distance(f_MW: np.ndarray) -> float:
+    """Return the distance of 0 from the hull of the rows, by a solver for any function."""
+    size, product_MM = len(f_MW), f_MW @ f_MW.T
     sum_is_1 = {"type": "eq", "fun": lambda p_M: p_M.sum() - 1, "jac": np.ones_like}
     least = optimize.minimize(
         lambda p_M: p_M @ product_MM @ p_M, np.full(size, 1 / size),
         jac=lambda p_M: 2 * product_MM @ p_M, method="SLSQP", bounds=[(0, None)] * size,
         constraints=[sum_is_1], options={"ftol": 1e-15, "maxiter": 1000},
     )  # fmt: skip
-    return math.sqrt(2 * max(0.0, least.fun))
+    return math.sqrt(max(0.0, least.fun))
 
 
 @pytest.mark.parametrize("num_heads, length", [(2, 25), (4, 25), (3, 59)])

@@ -29,7 +29,9 @@ def test_length(arguments, first, checked):
     result = json.loads(theory(*command, "--json"))
     assert result.pop("rotary") == arguments.split()[1].replace("1e4", "rope(base=10000)")
     assert result == {"head_dim": 64, "first_violation": first, "checked_up_to": checked}
-    assert theory(*command) == (f"{first}\n" if first else f"> {checked}\n")
+    always = "none, proved for all distances: at least half of the pairs do not rotate\n"
+    text = always if arguments == "--rotary nope" else f"{first or f'> {checked}'}\n"
+    assert theory(*command) == text
 
 
 def test_a_curve_of_a_dynamic_variant_is_that_of_its_length(tmp_path):
@@ -52,8 +54,11 @@ def test_length_of_a_run_has_every_layer(tmp_path):
         assert result["checked_up_to"] == (reach or 2**31 - 1)
     assert result["layers"] == [46, 725, None] * 2
     lines = theory("length", tmp_path / "mixed").splitlines()
-    assert lines[1:3] == ["layer 1: 725", "layer 2: > 2147483647"]
+    assert lines[1] == "layer 1: 725" and lines[2].startswith("layer 2: none, proved for all")
     assert theory("length", tmp_path / "plain") == "46\n"
+    pattern = "--head-dim", "64", "--rotary", "[rope(base=100),[rope(base=1e4),nope]]"
+    result = json.loads(theory("length", *pattern, "--json"))
+    assert result["heads"] == [[46, 46], [725, None]] and result["layers"] == [46, None]
 
 
 def test_bound_prints_exactly_its_keys():
@@ -76,8 +81,20 @@ def test_rounded_bounds_are_feasible():
         assert int(theory("length", "--base", typed)) >= int(length)
         out = theory("bound", "--length", length)
         assert f"rounded up: {typed.replace('e4', 'e+04')} " in out
-    # Rounding stays within five percent, so not 1.1.
-    assert "rounded up: 1.01 " in theory("bound", "--length", "2k", "--rotary-fraction", "0.5")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [  # it was "base 1.000000002 is the smallest"
+        ("2k --rotary-fraction 0.5", "every base has B_m >= 0 at every distance (at least half"),
+        ("2k --rotary-fraction 0.25 --stable", "every base has B_m >= 0 at every distance (at l"),
+        ("2", "no base is too small: 1.000000002 has B_m >= 0 below 2 tokens"),
+    ],
+)
+def test_a_bound_that_no_base_misses(arguments, text):
+    """1 + cos >= 0 for each rotated pair with an unrotated one; B_0 and B_1 are positive."""
+    out = theory("bound", "--length", *arguments.split())
+    assert out.startswith(text) and out.count("\n") == 1
 
 
 @pytest.mark.hf

@@ -59,6 +59,7 @@ def test_check_states_the_share_of_retrieval_documents_and_ids_that_no_text_uses
     tasks = ("data.retrieval_fraction=0.125", "data.retrieval_tasks=[kv]")
     output = check(tmp_path, *tasks, "data.subset_shares=[[github,0.5]]")
     assert "tokens before data.subset_shares; at least" in output and "no text uses" not in output
+    assert "may be too few: training and held-out text need 512 each" in output
     assert "87.5% text, 12.5% retrieval documents (kv), whose loss counts only answers" in output
     unused = f"the tokenizer has 700 ids, and the model {4096 - 700} more, which no text uses"
     assert f"{unused}; model.vocab_size={6 * 128}" in check(tmp_path, "data.vocab_size=700")

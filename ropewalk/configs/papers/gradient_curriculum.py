@@ -59,8 +59,6 @@ GPU_LAST = scales.extent(context_length=8192, batch_size=8, num_steps=200)
 PAPER_MIDDLE = ("data.context_length=262144", "data.batch_size=16")
 PAPER_LAST = scales.extent(context_length=1048576, batch_size=4, num_steps=20)
 
-RULER = "needle(haystack=text)", "needle(haystack=text,keys=4)", "vt", "cwe", "fwe"
-
 # Llama 3 8B; `gradient_llama3_8b` imports the parameters of `runs/llama3_8b`.
 PAPER = change(
     scales.LLAMA2_7B,
@@ -81,7 +79,7 @@ PAPER = change(
         batch_size=64,  # 4M tokens, as in the post
     ),
     train=dict(num_steps=20),
-    evals=EvalConfig(tasks=("perplexity", *RULER), lengths=(1_048_576,)),
+    evals=EvalConfig(tasks=("perplexity", "ruler"), lengths=(1_048_576,)),
     stages=(
         (*PAPER_MIDDLE, f"model.rotary={law(8192, 262_144, '5e5')}"),
         (*PAPER_LAST, f"model.rotary={law(8192, 1_048_576, '5e5')}"),

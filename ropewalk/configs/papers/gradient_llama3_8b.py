@@ -16,7 +16,8 @@ continue it at 4,194,304 tokens; and train the schedule of LWM, to which the pos
     ropewalk export runs/gradient_llama3_8b exported
     lm_eval --model hf --model_args pretrained=exported,add_bos_token=False --tasks wikitext
 
-By default perplexity by length and tasks of RULER are evaluated, as the post does. `evaluate.py`
+By default perplexity by length and RULER's tasks are evaluated, as the post does; the current
+folder has the files of its questions (docs/evaluation.md), or these two are skipped. `evaluate.py`
 scores on one device, and refuses what does not fit it, with the length that would.
 
 Memory: `--check --devices 64` estimates it for 64 chips, and this compiles the last stage for them:
@@ -38,7 +39,7 @@ here are ours.
 """
 
 from ropewalk.configs.changes import change
-from ropewalk.configs.papers.gradient_curriculum import PAPER, RULER, law
+from ropewalk.configs.papers.gradient_curriculum import PAPER, law
 from ropewalk.experiment.config import EvalConfig
 from ropewalk.model.rotary import parse_pattern
 
@@ -52,7 +53,7 @@ gradient = change(
     members=(),
     # A chip has a sixteenth of one row at a time.
     train=dict(accumulate=16, save_every=20),
-    evals=EvalConfig(tasks=("perplexity", *RULER), lengths=(65_536, 1_048_576)),
+    evals=EvalConfig(tasks=("perplexity", "ruler"), lengths=(65_536, 1_048_576)),
     stages=((*first, "train.accumulate=4"), (*second, "train.accumulate=1")),
 )
 

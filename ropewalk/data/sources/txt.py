@@ -21,15 +21,21 @@ def _records(
             yield 1, {"damaged_bytes": part.num_bytes}, part.problem
             return
         parts.append(part)
-    if not (content := b"".join(parts)).strip():
+    content = b"".join(parts)
+    parts.clear()  # a long text is in memory once
+    if not content.strip():
         note_empty(path)
         return
     text, problem = decode_text(content)
+    del content
     if count := text.count(_SEPARATOR):
         what = "between documents? A .txt file is one document; write each as a JSON line"
         print_note(path, f"{path} has {_SEPARATOR} {counted(count, 'times')}, {what}")
     # UTF-16 without its mark is valid UTF-8, as is the hole that a stopped download left.
-    yield 1, {field: text}, _NULS if 100 * text.count("\0") > len(text) else problem
+    problem = _NULS if 100 * text.count("\0") > len(text) else problem
+    texts = [text]
+    del text
+    yield 1, {field: texts.pop()}, problem
 
 
 _SEPARATOR = "<|endoftext|>"  # between the documents of some published files, as TinyStories

@@ -3,6 +3,7 @@
     kv        k1 v1 k2 v2 . k1 [v1] k3 v3 . . k2 [v2]        pairs, and some of them again
     lagcopy   a b c d a  b [c] d [a] b  c  d                 one text again and again
     lines     line red-fox: ... <12345>   line old-map: ... <67890>   line red-fox: ... <[12345]>
+    order     k v1 . k v2 . . k [v1]                         the first of two equal keys
 
 Answers are in [brackets]. The splits never share a document. Questions are spread evenly over
 octaves of distance and their number is a parameter, so that rows of different lengths are

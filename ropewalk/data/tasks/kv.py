@@ -135,21 +135,21 @@ def place(
     shares = random.random(num_pairs).tolist()
     twice, once = [], []
     for distance, share in zip(distances, shares, strict=False):
-        for gap in _nearest(distance + 1, farthest + 1):
+        for gap in nearest(distance + 1, farthest + 1):
             if both := free & (free >> gap):
-                first = _lowest_from(both, 1 + int(share * (length - 1 - gap)))
+                first = lowest_from(both, 1 + int(share * (length - 1 - gap)))
                 twice.append((first, first + gap))
-                free &= ~_touched(first) & ~_touched(first + gap)
+                free &= ~touched(first) & ~touched(first + gap)
                 break
     for share in shares[len(distances) :]:
         if not free:
             break
-        once.append(_lowest_from(free, 1 + int(share * (length - 1))))
-        free &= ~_touched(once[-1])
+        once.append(lowest_from(free, 1 + int(share * (length - 1))))
+        free &= ~touched(once[-1])
     return np.array(twice).T, np.array(once, int)
 
 
-def _nearest(gap: int, longest: int) -> Iterator[int]:
+def nearest(gap: int, longest: int) -> Iterator[int]:
     """Yield all gaps from 2 to `longest`, the nearest first."""
     yield gap
     for change in range(1, longest):
@@ -159,12 +159,12 @@ def _nearest(gap: int, longest: int) -> Iterator[int]:
             yield gap + change
 
 
-def _lowest_from(bits: int, start: int) -> int:
+def lowest_from(bits: int, start: int) -> int:
     """Return the lowest index from `start` on in a set of bits, or else the lowest index."""
     later = (bits >> start << start) or bits
     return (later & -later).bit_length() - 1
 
 
-def _touched(start: int) -> int:
+def touched(start: int) -> int:
     """Return the set of indices at which no other pair may start after one at `start` >= 1."""
     return 7 << (start - 1)

@@ -69,9 +69,9 @@ class Engine:
     def has_cache(self, first: int, last: int) -> bool:
         """Return whether a cache is exact for rows that grow from `first` to `last` tokens.
 
-        It is not if their frequencies change on the way. Latent attention has none.
+        It is not if their frequencies change on the way. Plain attention only has one.
         """
-        if self.model.mla is not None:
+        if self.model.mla is not None or self.model.scores != "rotary":
             return False
         return jax.tree.all(jax.tree.map(np.array_equal, self.table(first), self.table(last)))
 

@@ -197,7 +197,7 @@ class Needle(prompts.PromptTask):
         if self.haystack != "text":
             return super().sources(context, numbers)
         room = context.length + 1 - self._extreme_prompt(context.tokenizer, "shortest").size
-        return text.crops(context, numbers, task="needle(haystack=text)", length=room)
+        return text.crops(context, numbers, task=self.expression, length=room)
 
     def document(self, context: TaskContext, sample: Sample) -> Document | list[Document]:
         """Make the same question at every depth, or one question with several answers."""

@@ -44,10 +44,8 @@ def choose_for_model(config: Architecture, context_length: int) -> Choice:
     if config.masked_distances is not None:
         attend = functools.partial(xla.reference, masked_distances=config.masked_distances)
         return Choice("reference", attend, axes.platform(), "model.masked_distances")
-    H = config.head_dim
-    U = H if config.mla is None else config.mla.v_head_dim
     dtype = axes.products_dtype(config.compute_dtype)
-    return choose(context_length, H, U, dtype, config.attention)
+    return choose(context_length, config.head_dim, config.value_dim, dtype, config.attention)
 
 
 def choose(

@@ -50,8 +50,7 @@ def check(config: Architecture, context_length: int) -> str:
     chosen = choice.choose_for_model(config, context_length)
     if config.masked_distances is not None:
         return chosen.describe()
-    N, K, H = config.num_heads, config.kv_heads, config.head_dim
-    U = H if config.mla is None else config.mla.v_head_dim
+    N, K, H, U = config.num_heads, config.kv_heads, config.head_dim, config.value_dim
     dtype = jnp.dtype(axes.products_dtype(config.compute_dtype))
     num_cuts = devices_along("data") * devices_along("fsdp")
     halves = 2 * devices_along("sequence")

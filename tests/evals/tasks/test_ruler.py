@@ -11,6 +11,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from ropewalk import evals
 from ropewalk.evals.score import score_answers
 from ropewalk.evals.tasks import qa
 from tests.evals.helpers import make_documents
@@ -83,6 +84,14 @@ def folder(tmp_path_factory):
     (folder / "squad.json").write_text(json.dumps({"version": "v2.0", "data": data}))
     (folder / "hotpotqa.json").write_text(json.dumps(items))
     return folder
+
+
+def test_ruler_names_all_thirteen():
+    files = dict(qa_1="x/dev-v2.0.json", qa_2="x/hotpot_dev_distractor_v1.json")
+    tasks = [f"qa(path='{files[n]}')" if n in files else OFFICIAL[n][0] for n in OFFICIAL]
+    assert [task.expression for task in evals.parse_all(["ruler(path=x)", "vt"])] == tasks
+    with pytest.raises(ValueError, match="ruler is thirteen tasks; name one"):
+        evals.parse("ruler").document(None, None)
 
 
 @pytest.mark.parametrize("name", OFFICIAL)

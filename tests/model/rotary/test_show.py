@@ -28,6 +28,25 @@ def test_plain_rope_at_4096_tokens():
     assert short.startswith("the sum of cosines is negative at distance 1707, within 4096 tokens")
 
 
+@pytest.mark.parametrize(
+    ("variant", "new", "incomplete"),
+    [  # 64 - ⌈64 ln(L / 2π) / ln b⌉ pairs at 4,096 and 32,768 tokens
+        ("rope(base=1e4)", 18, 4),
+        ("ntk_aware(base=1e4,factor=8)", 27, 15),
+        ("rope(base=500)", 0, 0),
+        ("nope", 0, 0),
+    ],
+)
+def test_pairs_that_meet_new_angles_in_a_longer_context(variant, new, incomplete, tmp_path):
+    """Men et al. 2024, Figure 2, draws the slowest of them."""
+    figure = tmp_path / "figure.svg"
+    out = show(variant, "--length", "4k,32k", "--plot", figure)
+    assert f"from 4,096 to 32,768 tokens: {new} of 64 pairs meet new angles" in out
+    assert f"and {incomplete} of them complete no cycle within 32,768" in out
+    assert "slowest pair" in figure.read_text()
+    assert "not a length, or two that ascend" in show(variant, "--length", "4k,4k", status=2)
+
+
 def test_bands_of_yarn():
     """4096 tokens at base 10,000: 32 turns end the kept pairs at 20, one turn the ramp at 46."""
     text = "yarn(base=1e4,factor=8,original_context_length=4096)"
