@@ -24,7 +24,7 @@ full length, and the law's base is within the intervals of the best.
 Refuted if: the orders differ, or the law's base trains worse than an unchanged one. By Men et al.
 one expects different orders by effective context and by perplexity.
 
-Measured by: kv and perplexity (cpu, gpu); needle and perplexity (paper).
+Measured by: kv and perplexity (cpu, gpu); ruler and perplexity (paper).
 
 Published: Llama 3 8B (8192 tokens, base 5e5) was extended to 65k, 262k and 1048k tokens in stages,
 each with the law's base. At 262k to 1048k, NTK's base and the law's had lower step-1 perplexities

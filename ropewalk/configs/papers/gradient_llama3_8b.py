@@ -30,7 +30,7 @@ its length, and the perplexity of a book falls up to a million tokens.
 Refuted if: a stage predicts text of its length no better than the stage before it, having trained
 on as many tokens.
 
-Measured by: perplexity and needle (paper).
+Measured by: perplexity and ruler (paper).
 
 Published: Llama 3 8B (8192 tokens, base 5e5) was extended to 65k, 262k, 1048k and 4194k tokens in
 stages, each with the law's base (Liu et al., arXiv 2310.05209). LWM's bases are 1e6 at 32k tokens,
