@@ -165,7 +165,7 @@ class Checkpoints:
         """
         good = last_good(complete, step - skipped + 1) if skipped else None
         with raise_outages(self._run.path, writes=True):
-            first_kept = complete[-self._keep] if len(complete) > self._keep else 0
+            first_kept = complete[-self._keep] if len(complete) >= self._keep else 0
             for earlier in set(self._run.steps()) - {*self._always, *best, good}:
                 if earlier < first_kept:  # also a former best, which other members lack
                     remove(folder_of(self._run, earlier))

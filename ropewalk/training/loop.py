@@ -185,7 +185,7 @@ class Trainer:
         if distributed.is_primary_host():
             complete = [step for step in common_steps(self.plan.runs) if step <= newest]
             for number, checkpoints in enumerate(self.checkpoints):
-                kept = self._best_of(self.best_steps[number].intersection(complete))
+                kept = self._best_of(self.best_steps[number] & {*self.plan.runs[number].steps()})
                 kept += self.progress[number].stops
                 checkpoints.remove_old(complete, self.step, skipped[number], kept)
 
