@@ -35,7 +35,7 @@ REV ?= HEAD
 # Tests that need more than the lock has: each has a target that installs it.
 APART := hf or published or browser or colab or notebook or tracking or slurm
 
-.PHONY: help setup demo test test-fast test-all test-hf test-published test-bucket test-tpu test-gpu test-browser test-notebooks test-tracking test-colab test-slurm test-docs notebooks compare lint format lock clean
+.PHONY: help setup demo test test-fast test-all test-hf test-published test-bucket test-tpu test-gpu test-browser test-notebooks test-tracking test-colab test-slurm test-docs docs notebooks compare lint format lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 16
@@ -67,7 +67,7 @@ test-fast: setup  ## what takes seconds
 
 test-all: setup  ## the suite compiled as users do, what samples for minutes, then the test-* below
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(PY) -m pytest -n 2 --dist worksteal -m "not ($(APART))"
-	$(MAKE) test-hf test-published test-bucket test-tpu test-gpu test-browser test-notebooks test-tracking test-colab test-slurm test-docs
+	$(MAKE) test-hf test-published test-bucket test-tpu test-gpu test-browser test-notebooks test-tracking test-colab test-slurm test-docs docs
 
 $(VENV)/.installed-hf: $(VENV)/.installed
 	@echo "installing $(HF_PACKAGES)"
@@ -119,13 +119,14 @@ $(VENV)-cuda/.installed: requirements.lock
 	@$(NEWEST_PYTHON) -m venv $(VENV)-cuda
 	@$(VENV)-cuda/bin/python -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r $<
 	@$(VENV)-cuda/bin/python -m pip install -qq --disable-pip-version-check \
+	  "tokamax==0.0.17; python_version >= '3.12'" \
 	  "jax[cuda13]==$$($(VENV)-cuda/bin/python -c 'from importlib.metadata import version; print(version("jax"))')"
 	@touch $@
 
 test-gpu: $(VENV)-cuda/.installed  ## compile for GPUs that are not here (installs jax[cuda13], 5 GB)
 	@$(VENV)-cuda/bin/python -c 'import jax, platform; \
 	  print(f"compiled by JAX {jax.__version__}, on Python {platform.python_version()}")'
-	$(VENV)-cuda/bin/python -m pytest -m cuda tests/tpu/test_gpu.py tests/model/test_flash_compiled.py
+	$(VENV)-cuda/bin/python -m pytest -m cuda tests/tpu/test_gpu.py tests/model/test_flash_compiled.py tests/model/test_hopper.py
 
 $(VENV)/.installed-notebooks: $(VENV)/.installed notebooks/jupyter.lock
 	@echo "installing what runs notebooks"
@@ -141,8 +142,16 @@ $(VENV)-tracking/.installed: $(VENV)/.installed
 	@$(PY) -m pip install -qq --disable-pip-version-check --target $(VENV)-tracking $(TRACKING_PACKAGES)
 	@touch $@
 
-test-tracking: $(VENV)-tracking/.installed  ## dashboards, with their own readers (installs wandb, tensorboard)
+test-tracking: $(VENV)-tracking/.installed  ## dashboards with their own readers, a day with kills (installs wandb, tensorboard)
 	PYTHONPATH=$(VENV)-tracking $(PY) -m pytest -m tracking tests/experiment
+
+$(VENV)/.installed-docs: $(VENV)/.installed docs/site.lock
+	@echo "installing what builds the documentation site"
+	@$(PY) -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r docs/site.lock
+	@touch $@
+
+docs: $(VENV)/.installed-docs  ## the documentation site in build/docs; warnings are errors (installs sphinx)
+	$(PY) -m sphinx -W --keep-going -q -c docs . build/docs
 
 test-docs: setup  ## the commands of README and docs in a fresh clone (half an hour)
 	$(PY) tests/run_docs.py
@@ -198,6 +207,9 @@ lock:  ## resolve requirements.lock again (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-emit-find-links --constraint requirements.lock --custom-compile-command "make lock" \
 	  notebooks/jupyter.in -o notebooks/jupyter.lock
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-emit-find-links --constraint requirements.lock --custom-compile-command "make lock" \
+	  docs/site.in -o docs/site.lock
 
 clean:  ## remove the virtual environments and caches; runs/ stays
 	rm -rf $(VENV) $(VENV)-* .pytest_cache .ruff_cache .hypothesis

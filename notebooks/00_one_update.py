@@ -5,13 +5,14 @@
 # # One update by hand
 #
 # From text to new parameters in one page: the functions that `ropewalk train` calls, with the
-# shapes of their arrays. It takes seconds on a CPU. Read it before `ropewalk/training/step.py`.
+# shapes of their arrays. *Run all* takes less than a minute on two CPU cores. Read it before
+# `ropewalk/training/step.py`.
 #
 # The letters of a shape: **B** rows of a batch, **T** tokens of a row, **L** layers, **R** rotary
 # pairs of a head, **D** features of the model, **V** pieces of the vocabulary.
 
 # %%
-# notebooks/make.py writes this cell, which finds the code.
+# notebooks/make.py writes this cell, which finds the package.
 
 # %% tags=["parameters"]
 BASE = 10_000.0  # of the rotary frequencies
@@ -89,6 +90,6 @@ for step in range(UPDATES):
         print(f"update {step}: loss {scalars['loss']:.3f}, gradient {scalars['grad_norm']:.2f}")
 
 # %% [markdown]
-# An untrained model knows nothing, so its first loss is near ln V = ln 512 = 6.24. The same four
-# rows again and again are soon known by heart. `ropewalk/training/loop.py` does the same with new
-# rows for each update, and logs, validates and saves in between.
+# A uniform guess among V = 512 pieces has a loss of ln 512 = 6.24 nats; an untrained model is a
+# little worse. The loss falls quickly here, because every update reads the same four rows.
+# `ropewalk/training/loop.py` reads new rows for each update, and logs, validates and saves.

@@ -4,14 +4,15 @@
 # %% [markdown]
 # # Attention analysis
 #
-# Three small models that differ in the base of their rotary frequencies or in their number of
-# heads. All were trained on key-value recall in contexts of 128 tokens. This notebook loads them
-# and analyzes their attention; it trains nothing. *Run all* takes about a minute on a CPU.
+# This notebook loads three small models and shows what their heads attend to. The models differ in
+# the base of their rotary frequencies or in their number of heads. They were trained to look up
+# values in texts of 128 tokens, with one million tokens each. *Run all* takes about two minutes on
+# two CPU cores and trains nothing.
 #
 # ![Attention of two models on one document](../docs/viewer.png)
 
 # %%
-# notebooks/make.py writes this cell, which finds the code.
+# notebooks/make.py writes this cell, which finds the package.
 
 # %% tags=["parameters"]
 DOCUMENTS = 256  # documents of key-value recall for the probes
@@ -39,9 +40,12 @@ for run in runs.values():
 # %% [markdown]
 # ## The task
 #
-# Key-value recall: a text of keys and values, some of which repeat. After a repeated key, the
-# model must predict its value, so some head must attend to the position of the value. Every
-# question has a known distance, so the answers measure the effective context of each model.
+# Key-value recall: a text has pairs of a key and a value, and some keys occur again. After a
+# repeated key the model must predict its value. We call this place a *question*. To answer it, some
+# head must attend to the value, and the distance to the value is known.
+#
+# A `Subject` is one model with the documents that it reads, its activations and its answers. All
+# probes below measure a `Subject`.
 
 # %%
 from ropewalk.probes import Subject
@@ -61,16 +65,16 @@ for name, subject in subjects.items():
 # %%
 from matplotlib import pyplot as plt
 
-from ropewalk.utils.figures import HEADS, STYLE
+from ropewalk.utils.figures import FAINT, HEADS, STYLE
 
 plt.rcParams.update(STYLE)
 
 subject = subjects["base 10, one head"]
-inside, questions = subject.capture, subject.questions
+captured, questions = subject.capture, subject.questions
 question = abs(questions.distances - 30).argmin()
 row, query, key = questions.row_Q[question], questions.query_Q[question], questions.key_Q[question]
 tokenizer = runs["base 10, one head"].tokenizer
-pieces = [tokenizer.decode([int(i)]) for i in inside.tokens_BT[row]]
+pieces = [tokenizer.decode([int(i)]) for i in captured.tokens_BT[row]]
 print(*pieces[key - 1 : query + 1], "?", f"\n{pieces[key]} is {query - key} tokens back")
 
 figure, axes = plt.subplots(len(runs), figsize=(9, 5), sharey=True, layout="constrained")
@@ -78,7 +82,7 @@ for ax, (name, subject) in zip(axes, subjects.items(), strict=True):
     weights_NS = subject.capture.weights(0, slice(query, query + 1))[row, :, 0]
     for head, weight_S in enumerate(weights_NS):
         ax.plot(weight_S[: query + 1], color=HEADS[head], lw=1.4, label=f"head {head}")
-    ax.axvline(key, ls=":", color="0.4")
+    ax.axvline(key, ls=":", color=FAINT)
     ax.set(title=name, ylabel="weight")
     ax.legend(loc="upper left")
 axes[-1].set_xlabel("position of the token")
@@ -99,11 +103,17 @@ view({name: capture(run, TEXT) for name, run in runs.items()}, tokenizer)
 # %% [markdown]
 # ## Logit gap of the matching key
 #
-# Averaged over questions, queries and keys *before* rotation give each head's logit gap between a
-# matching key and the others at every distance: the bound B(m) of Men et al. with the model's
-# weights. Its zero is where the average gap vanishes; single questions differ, so recall falls
-# around it and comes back where the gap does. The zero of the single head of base 10 is near 20
-# tokens; four heads of the same base share the distances.
+# A *logit gap* is the score of the matching key minus the mean score of the other keys. This probe
+# averages queries and keys *before* rotation over all questions. From these averages it computes
+# each head's logit gap at every distance m. It is the B(m) of Men et al., with the weights of the
+# model in place of equal ones.
+#
+# - The *zero of B(m)* is the distance at which the average gap vanishes: 20 tokens for the single
+#   head of base 10. Single questions differ, so recall falls around this distance.
+# - *d′* (d-prime) is the gap divided by the standard deviation of the other keys' scores. The
+#   dashed line is the d′ that a head needs to answer half of the questions.
+#
+# `probe.measure(subject)` returns the numbers, and `probe.plot` draws them.
 
 # %%
 from IPython.display import display
@@ -135,23 +145,23 @@ matching = run_probe(all_probes()["matching_keys"])
 # %% [markdown]
 # ## The same queries and keys with other frequencies
 #
-# The capture has queries and keys before rotation, so other frequencies need no forward pass.
-# Here: the queries and keys of base 10. How often is the largest weight on the answer? Without
-# rotation, it is at most distances: the content of queries and keys is right, and the rotation
-# they were trained with limits the distance.
+# Queries and keys are captured before rotation, so other frequencies need no forward pass. This
+# cell rotates the queries and keys of base 10 at other frequencies, and counts how often the
+# largest weight is on the answer. Without rotation it is at most distances. So queries and keys
+# have the right content, and the rotation that they were trained with limits the distance.
 
 # %%
 from ropewalk.model import rotary
 
 subject = subjects["base 10, one head"]
-inside, questions = subject.capture, subject.questions
+captured, questions = subject.capture, subject.questions
 for name, variant in (
     ("as trained", None),
     ("base 30", rotary.parse("rope(base=30)")),
     ("base 10,000", rotary.parse("rope(base=1e4)")),
     ("unrotated", rotary.parse("nope")),
 ):
-    largest_BT = inside.weights(0, rotary=variant)[:, 0].argmax(axis=-1)
+    largest_BT = captured.weights(0, rotary=variant)[:, 0].argmax(axis=-1)
     hit_Q = largest_BT[questions.row_Q, questions.query_Q] == questions.key_Q
     near = questions.distances <= 16
     near, far = hit_Q[near].mean(), hit_Q[~near].mean()
@@ -160,8 +170,9 @@ for name, variant in (
 # %% [markdown]
 # ## Head scores
 #
-# Scores of the literature: attention to the previous token, to the first token, to the token
-# after an earlier occurrence of the same token (induction), and to the answer (retrieval).
+# Four scores from papers, each the mean attention to one kind of token: the previous one, the first
+# one, the one after an earlier occurrence of the same token (induction heads), and the answer
+# (retrieval heads).
 
 # %%
 scores = run_probe(all_probes()["head_scores"])

@@ -5,14 +5,14 @@
 # # Effective context of models of three bases
 #
 # This notebook trains three small models that differ only in the base of their rotary
-# frequencies. It measures how far each can recall, compares that with the theory, evaluates each
-# model with other frequencies, and analyzes its attention. Training takes about a minute on two
-# CPU cores.
+# frequencies. It measures how far back each model can look up a value, compares that with the
+# theory, evaluates each model with other frequencies, and analyzes its attention. On two CPU cores
+# training takes about two minutes, and *Run all* takes about five.
 #
 # ![Effective context against RoPE base](../docs/effective_context.png)
 
 # %%
-# notebooks/make.py writes this cell, which finds the code.
+# notebooks/make.py writes this cell, which finds the package.
 
 # %% tags=["parameters"]
 # In Colab, "/content/drive/MyDrive/ropewalk" outlasts the session, and Run all continues there.
@@ -42,9 +42,10 @@ MEMBERS = "model.rotary.base=10,30,10000 model.num_heads=1"
 # %% [markdown]
 # ## Measure
 #
-# Key-value recall at every distance. *Effective context* is the distance at which accuracy first
-# falls half-way. The lower panels show accuracy over all distances, and in the worst bin. The
-# report page, `report.html` in `WORKDIR`, has all numbers.
+# Key-value recall: the text has pairs of a key and a value, and after a repeated key the model must
+# predict its value. *Effective context* is the distance at which accuracy first falls halfway from
+# its best to a guess. *Theory length* is the first distance at which the sum of the cosines of all
+# rotation angles is negative. The page `report.html` in `WORKDIR` has all numbers.
 
 # %%
 from IPython.display import Image, display
@@ -67,9 +68,10 @@ VARIANTS = "trained,dynamic_yarn,dynamic_ntk_aware"
 # %% [markdown]
 # ## Attention analysis
 #
-# The probes capture queries and keys before rotation. The logit gap of a matching key over the
-# others is the bound B(m) of Men et al. with the weights of the model. The first figure shows it
-# for each head, with its zeros; the second the contribution of each pair.
+# The probes read queries and keys before rotation. A *logit gap* is the score of the matching key
+# minus the mean score of the other keys. The first figure shows, for each head, the gap in standard
+# deviations of the other keys' scores (d′), by distance. The second shows how much each pair of
+# features contributes to it.
 
 # %%
 # %run -m ropewalk.probes {SWEEP}

@@ -6,13 +6,13 @@
 #
 # A rotary variant is a vector: the rotation of each pair of a head's features per token. In this
 # notebook you define one, compare it with the theory, train a small model with it and one with
-# RoPE, measure the effective context of both, and analyze their attention. Training takes about a
-# minute on two CPU cores.
+# RoPE, measure how far back both can look up a value, and analyze their attention. On two CPU cores
+# training takes about a minute, and *Run all* takes about four.
 #
 # ![B(m) by distance for several small bases](../docs/decay_small_bases.png)
 
 # %%
-# notebooks/make.py writes this cell, which finds the code.
+# notebooks/make.py writes this cell, which finds the package.
 
 # %% tags=["parameters"]
 # In Colab, "/content/drive/MyDrive/ropewalk" outlasts the session, and Run all continues there.
@@ -62,11 +62,12 @@ class Even(Rotary):
 # %% [markdown]
 # ## Predictions
 #
-# The figure shows the bound of Men et al.: if a model uses all pairs equally, the logit gap of a
-# matching key at distance m is proportional to B(m) = Σ cos(m ω), and the first negative B(m)
-# is the end of recall by that theory; trained models recalled text beyond it (docs/recall.md).
-# The text below shows D_H: up to this distance one head whose keys have random codes can find one
-# of 33 keys half of the time. Models that learn codes exceed it.
+# The figure shows B(m) = Σ cos(m ω), the bound of Men et al. If a model uses all pairs equally, a
+# matching key at distance m scores above the others by an amount proportional to B(m). By that
+# theory recall ends where B(m) is first negative; trained models recalled beyond this distance
+# (`docs/recall.md`). The cell prints D_H, a second bound: the distance up to which one head with
+# the best weights, and keys of random codes, finds one of 33 keys half of the time. Models that
+# learn codes exceed it (`docs/theory.md`).
 
 # %%
 from IPython.display import Image, display
@@ -103,7 +104,8 @@ MEMBERS = "model.rotary=" + ",".join(VARIANTS.values())
 # %% [markdown]
 # ## Measure
 #
-# Key-value recall at every distance; L50 is the distance at which accuracy first falls half-way.
+# After a repeated key a model must predict its value. L50, the effective context, is the distance
+# at which accuracy first falls halfway from its best to a guess.
 
 # %%
 # %run -m ropewalk.evaluate {WORKDIR}/runs
@@ -113,8 +115,9 @@ display(Image(f"{WORKDIR}/runs/accuracy_by_distance.png", width=800))
 # %% [markdown]
 # ## Attention analysis
 #
-# The logit gap of the matching key at every distance, and the contribution of each pair: the
-# bound above, with the trained weights in place of equal ones.
+# Above: by how many standard deviations (d′) a matching key scores above the others, at every
+# distance. This is the bound above with the trained weights in place of equal ones. Below: how much
+# each pair of features contributes.
 
 # %%
 from matplotlib import rc_context

@@ -4,14 +4,14 @@
 # %% [markdown]
 # # A published model
 #
-# This notebook imports a published model, compares its rotary frequencies with the theory, measures
-# how far it retrieves, and shows what its heads attend to. The default is SmolLM2-135M-Instruct
-# (base 100,000, heads of 64 features, trained up to 8,192 tokens), which is instruction-tuned. For
-# these frequencies B_m is first negative at 3,616 tokens. `docs/published.md` has the same
-# measurements with more documents.
+# This notebook imports a published model, compares its rotary frequencies with the theory,
+# measures how far back it retrieves, and shows what its heads attend to. The default is
+# SmolLM2-135M-Instruct: base 100,000, heads of 64 features, trained up to 8,192 tokens,
+# instruction-tuned. *Run all* takes about ten minutes on two CPU cores, without the downloads.
+# `docs/published.md` has the same measurements with more documents.
 
 # %%
-# notebooks/make.py writes this cell, which finds the code.
+# notebooks/make.py writes this cell, which finds the package.
 
 # %% tags=["parameters"]
 WORKDIR = "runs/published"
@@ -63,8 +63,9 @@ if name != Path(MODEL).resolve().name:
 # %% [markdown]
 # ## Audit
 #
-# The audit reads the configuration only. Logits of equal pairs at distance m are proportional to
-# B(m) = Σ cos(m ω). The bound of Men et al. is the first m at which B(m) is negative.
+# The audit reads the configuration only. If all pairs of a head had equal weights, a matching key
+# at distance m would score above a random one by an amount proportional to B(m) = Σ cos(m ω). The
+# bound of Men et al. is the first m at which B(m) is negative: here 3,616 tokens.
 
 # %%
 import json
@@ -86,7 +87,8 @@ display(show.draw_curves({run.rotary_label: run.table.inv_freq[0, 0]}, trained))
 # %% [markdown]
 # ## Retrieval by distance
 #
-# Numbers are hidden in a long text, and the chat asks for one after another.
+# Sixteen numbers are hidden in a long text, and the chat asks for one after another. The figure
+# shows the share of right answers by the distance to the number.
 
 # %%
 from ropewalk import evaluate
@@ -101,8 +103,9 @@ display(Image(figure, width=800) if figure.exists() else absent)
 # %% [markdown]
 # ## Heads by kind
 #
-# Induction heads match prefixes, other heads attend to the previous token or to the first one. The
-# table has the highest heads of each kind.
+# Induction heads attend to the token after an earlier occurrence of the current one (*prefix
+# matching*). Other heads attend to the previous token or to the first one. The table has the heads
+# with the highest score of each kind.
 
 # %%
 from matplotlib import rc_context

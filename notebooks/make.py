@@ -6,20 +6,21 @@
 A notebook whose code has changed is run in a kernel. Its pictures are stored in 256 colors and at
 most `WIDTH` pixels wide, and pages of more than `LARGEST` characters as a sentence.
 
-The badge and the first code cell are generated from `[project.urls] Repository` in pyproject.toml.
-While that address is a placeholder, a sentence replaces the badge.
+The first cells are generated from `ropewalk.REPOSITORY`: with an address, a badge opens the
+notebook in Colab, and the first code cell clones the repository there.
 """
 
 import base64
 import io
 import sys
-import tomllib
 from pathlib import Path
 
 import jupytext
 import nbformat
 from nbclient import NotebookClient
 from PIL import Image
+
+from ropewalk import REPOSITORY
 
 HERE = Path(__file__).parent
 BADGE = (
@@ -28,44 +29,18 @@ BADGE = (
 )
 NO_BADGE = "To open this notebook in Jupyter or Colab, see `docs/installation.md`."
 SETUP = """\
-# Finds the code: a clone, or a wheel or zip of ropewalk beside this notebook or in Google Drive.
-import os
-import subprocess
-from glob import glob
-
-REPOSITORY = "{url}"
-DRIVE = "/content/drive/MyDrive/ropewalk"  # after "Mount Drive" in the files panel of Colab
-
-
-def find(*folders):
-    return [path for path in folders if os.path.exists(f"{{path}}/ropewalk/__init__.py")]
-
-
-archives = [file for path in (".", DRIVE) for file in glob(f"{{path}}/ropewalk*.[wz][hi][lp]")]
-code = find(".", "..", "ropewalk", DRIVE)
-if not code and archives:
-    subprocess.run(["unzip", "-qo", archives[0], "-d", "ropewalk-code"], check=True)
-    code = find("ropewalk-code", *glob("ropewalk-code/*"))
-elif not code and "YOUR_ACCOUNT" not in REPOSITORY:
-    subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, "ropewalk"], check=True)
-    code = ["ropewalk"]
-if not code:
-    raise SystemExit(f"Upload a wheel or zip of ropewalk beside this notebook or to {{DRIVE}}.")
-os.chdir(code[0])
-
-%run ropewalk/utils/notebook.py
-%matplotlib inline"""
+import glob, sys  # ropewalk is this clone, or a zip of it beside this notebook
+sys.path += ["..", *glob.glob("ropewalk*"), *(f"{z}/{z[:-4]}" for z in glob.glob("ropewalk*.zip"))]
+from ropewalk.utils.notebook import setup; setup()"""
+CLONE = """\
+import os, sys  # ropewalk is this clone, or is cloned beside this notebook
+any(map(os.path.exists, ["ropewalk", "../ropewalk"])) or os.system("git clone -q ADDRESS ropewalk")
+sys.path += ["..", "ropewalk"]; from ropewalk.utils.notebook import setup; setup()"""
 
 WIDTH, LARGEST = 700, 100_000
 
 
-def repository() -> str:
-    """Return the URL of the repository."""
-    text = (HERE.parent / "pyproject.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)["project"]["urls"]["Repository"]
-
-
-def generate(path: Path, url: str) -> dict[Path, str]:
+def generate(path: Path, url: str = REPOSITORY) -> dict[Path, str]:
     """Return the contents of a notebook's source `path` and of its notebook, by path.
 
     A cell keeps the outputs that it has in the notebook.
@@ -73,11 +48,10 @@ def generate(path: Path, url: str) -> dict[Path, str]:
     notebook = jupytext.read(path)
     badge, setup = notebook.cells[0], notebook.cells[2]
     repository = url.partition("github.com/")[2]
-    is_real = repository and "YOUR_ACCOUNT" not in repository
-    badge.source = BADGE.format(repository=repository, name=path.stem) if is_real else NO_BADGE
-    setup.source = "# notebooks/make.py writes this cell, which finds the code."
+    badge.source = BADGE.format(repository=repository, name=path.stem) if url else NO_BADGE
+    setup.source = "# notebooks/make.py writes this cell, which finds the package."
     text = jupytext.writes(notebook, fmt="py:percent")
-    setup.source = SETUP.format(url=url)
+    setup.source = CLONE.replace("ADDRESS", url) if url else SETUP
     file = path.with_suffix(".ipynb")
     before = nbformat.read(file, as_version=4).cells if file.exists() else []
     outputs = {cell.source: cell.get("outputs", []) for cell in before}
@@ -127,9 +101,9 @@ def shrink(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def code_of(file: Path) -> list[str]:
-    """Return the sources of the code cells of a notebook; none if it does not exist."""
+    """Return the sources of a notebook's code cells after the first, which finds the package."""
     cells = nbformat.read(file, as_version=4).cells if file.exists() else []
-    return [cell.source for cell in cells if cell.cell_type == "code"]
+    return [cell.source for cell in cells if cell.cell_type == "code"][1:]
 
 
 def main() -> None:
@@ -137,7 +111,7 @@ def main() -> None:
     for path in sorted(HERE.glob("[0-9]*.py")):
         file = path.with_suffix(".ipynb")
         before = code_of(file)
-        for changed, text in generate(path, repository()).items():
+        for changed, text in generate(path).items():
             if not changed.exists() or changed.read_text(encoding="utf-8") != text:
                 changed.write_text(text, encoding="utf-8")
                 print("wrote", changed)

@@ -6,13 +6,11 @@ logits = run.logits("import numpy")  # float32 [B, T, V]
 rows = ropewalk.rows("runs/demo")  # result rows as dicts, for pandas or polars
 table = ropewalk.table("rope(base=10000)", head_dim=64, context_length=2048)
 facts = ropewalk.audit("config.json")  # what the rotation of a published model does
-
-The folders of this package are links to those of the repository, where a name such as `model` or
-`data` is a good one; only here they cannot meet the modules of a user.
 """
 
 from typing import TYPE_CHECKING
 
+import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 from ropewalk.utils.lazy import lazy
 from ropewalk.utils.version import __version__
 
@@ -20,7 +18,11 @@ if TYPE_CHECKING:
     from ropewalk.experiment.loaded import LoadedRun, load
     from ropewalk.public import audit, rows, table
 
-__all__ = ["LoadedRun", "__version__", "audit", "load", "rows", "table"]
+__all__ = ["REPOSITORY", "LoadedRun", "__version__", "audit", "load", "rows", "table"]
+
+# Address of this repository on GitHub, if it has one. After a change, `make notebooks` writes the
+# badge "Open in Colab" into the notebooks.
+REPOSITORY = ""
 
 _MODULES = {
     "LoadedRun": "experiment.loaded",

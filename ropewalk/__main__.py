@@ -86,8 +86,6 @@ def complete() -> str:
 
 def run(name: str) -> None:
     """Run a command with the arguments in `sys.argv`, and exit."""
-    import ropewalk.utils.environment  # noqa: F401 - it checks that packages are installed
-
     runpy.run_module(f"ropewalk.{COMMANDS[name][0]}", run_name="__main__")
 
 

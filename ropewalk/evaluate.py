@@ -58,9 +58,6 @@ distances, or a wider bin if there are fewer than 30 answers. Mean: accuracy, me
 distances.
 """
 
-import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
-
-# isort: split
 import dataclasses
 import functools
 import sys

@@ -27,10 +27,11 @@ import jax
 from tests.damage import flip
 from tests.in_process import call_any
 from tests.offline import sitecustomize  # noqa: F401 - it blocks connections
+from tests.training.helpers import SPLIT
 
 ROOT = Path(__file__).parent.parent
 _TINY = "tiny data.source=jsonl data.path=text.jsonl data.prepared_root=data train.num_steps=8"
-_TINY += " train.save_every=2 train.keep=9 evals.tasks=[kv] evals.documents=4"
+_TINY += " train.save_every=2 train.keep=9 evals.tasks=[kv] evals.documents=4 " + " ".join(SPLIT)
 # Each command, and what it makes; later ones read what earlier ones made.
 COMMANDS = {
     "prepare": ("prepare --source jsonl --path text.jsonl --vocab-size 512 --out d", "d"),

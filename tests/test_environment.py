@@ -35,6 +35,14 @@ def test_variables_of_other_programs(run, run_script):
     assert (run / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_commands_have_their_docstrings_where_python_removes_them(run_script):
+    """PYTHONOPTIMIZE=2 and -OO: help, fields of the config, and lists of tasks are docstrings."""
+    usage = run_script("-OO", "-m", "ropewalk.theory", "--help").stdout
+    assert "bound" in usage and "None" not in usage
+    for command, text in (("train.py", "base_30m"), ("evaluate.py", "lagcopy")):
+        assert text in run_script(command, "--help", PYTHONOPTIMIZE="2").stdout
+
+
 DRAW = """
 import sys
 sys.argv[0] = "train.py"  # a command, and not a program of the user
@@ -48,7 +56,7 @@ warnings.warn("rows of 9 tokens")
 def test_initial_parameters_depend_on_no_variable(run_script):
     variables = {"JAX_DEFAULT_PRNG_IMPL": "rbg", "JAX_RANDOM_SEED_OFFSET": "7"}
     drawn = run_script("-c", DRAW, JAX_THREEFRY_PARTITIONABLE="0", **variables)
-    assert json.loads(drawn.stdout) == jax.random.normal(jax.random.key(3), 5).tolist()
+    assert json.loads(drawn.stdout) == jax.random.normal(jax.random.key(3), (5,)).tolist()
     assert drawn.stderr == "warning: rows of 9 tokens\n"  # no line of code
 
 

@@ -15,6 +15,7 @@ from ropewalk.evals.estimate import effective_context
 from ropewalk.experiment.checkpoint import leaves_by_name, write_params
 from ropewalk.experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from ropewalk.experiment.run import find_runs
+from ropewalk.model import transformer
 from ropewalk.model.rotary.nope import Nope
 from ropewalk.model.rotary.rope import Rope
 from tests.evals.oracles import copying_model
@@ -210,6 +211,14 @@ def test_rulers_tasks_are_scored_where_they_fit(tmp_path, tokenizer, in_config):
         sum(x in reason for reason in plan.skipped) for x in ("needs text", "qa", "length=600")
     ]
     assert counts == [5, 2, 3] and len(plan.skipped) == 10
+
+
+def test_training_goes_on_without_the_tasks_that_do_not_fit(tokenizer, capsys):
+    params = transformer.init(CONFIG.model, 0)
+    options = runner.Options(tasks=["kv", "vt", "lines"], documents=1)
+    (values,) = runner.evaluate_in_memory([CONFIG], [params], tokenizer, options)
+    assert values.keys() == {"kv"}
+    assert f"train.eval_tasks: skipped: {UNFIT}" in capsys.readouterr().err
 
 
 def test_another_variant_at_evaluation_is_that_schedule(sweep):

@@ -35,13 +35,13 @@ FLOORS = (
 # imported inside functions.
 PACKAGES = {
     "utils": "rich numpy matplotlib etils fsspec packaging",
-    "model": "numpy jax flax",
+    "model": "numpy jax flax tokamax",
     # grain's worker processes import it: no jax, so no accelerator. absl: flags of these workers.
     "data": "numpy grain tensorflow_datasets array_record sentencepiece tokenizers jinja2 "
     "zstandard rich absl apache_beam pyarrow transformers",
     "experiment": "numpy jax flax psutil orbax tensorstore rich tensorboardX wandb zstandard",
     "evals": "numpy jax flax scipy rich",
-    "training": "numpy jax optax rich",
+    "training": "numpy jax optax rich IPython",
     "interop": "numpy jax jinja2 ml_dtypes orbax rich safetensors sentencepiece tokenizers "
     "transformers torch gguf",
     "theory": "numpy scipy matplotlib mpmath rich",

@@ -89,6 +89,7 @@ def test_the_table_shows_measurements(page):
 
 def test_the_page_has_no_external_references_and_its_own_have_targets(page):
     assert not re.search(r"https?:|//www|\bsrc=|<link|@import", page)
+    assert len(page) < 700_000
     targets = re.findall(r'(?:url\(|href=")(.)([^")]+)', page)
     ids = re.findall(r'<[^>]*\bid="([^"]*)"', page)
     assert len(ids) == len(set(ids))

@@ -125,6 +125,10 @@ class FileSource(Source):
         is_few = len(self.files) < _FEW_DOCUMENTS
         return 10 if is_few and not any(file.validation for file in self.files) else 0
 
+    def holds_out_ends(self, file: int) -> bool:
+        """Return whether each document of a file has a beginning and an end, which is held out."""
+        return bool(self._ends and (self.ends or self._format(self.files[file]).is_document))
+
     def held_out_rule(self) -> str:
         """Return the rule for files that are documents, and for other ones."""
         kinds = {self._format(file).is_document for file in self.files}
@@ -139,7 +143,7 @@ class FileSource(Source):
     def read_file(self, file: int, line: int, on_bytes: OnBytes) -> Iterator[Document]:
         """Yield the documents of a file, in the order of its lines or rows."""
         path, text_format = self.files[file].path, self._format(self.files[file])
-        has_parts = self._ends and (text_format.is_document or self.ends)
+        has_parts = self.holds_out_ends(file)
         records = text_format.records(
             path, field=self.text_field, start=1 if has_parts else line, on_bytes=on_bytes
         )
@@ -217,7 +221,7 @@ def _parts(document: Document, ends: int) -> list[Document]:
         document._replace(text=text[:cut], held_out=False),
         document._replace(text=text[cut:], held_out=True, line=document.line + 1),
     ]
-    return [part for part in parts if part.text.strip()]
+    return [part for part in parts if part.text and not part.text.isspace()]
 
 
 def _subset(record: dict) -> str | None:

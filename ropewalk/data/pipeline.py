@@ -9,21 +9,26 @@ import dataclasses
 import functools
 import hashlib
 import itertools
+import multiprocessing
+import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from ropewalk.data import prepare as prepare_lib
 from ropewalk.data.config import DataConfig
 from ropewalk.data.domains import Domain, fingerprint, open_domains
 from ropewalk.data.mixture import Mixture, mixture, retrieval_task
-from ropewalk.data.sources import reading_path, source_class
+from ropewalk.data.prepare import Plan, check_root, make_plan, prepare
+from ropewalk.data.sources import source_class
 from ropewalk.data.store import TokenStore
 from ropewalk.data.task import TaskContext
-from ropewalk.data.tokenizer import Tokenizer, file_in
+from ropewalk.data.tokenizer import file_in
 from ropewalk.data.verify import read_tokenizer
 from ropewalk.utils import plugins
 from ropewalk.utils.paths import as_path
@@ -55,21 +60,22 @@ class TrainingData(NamedTuple):
     held_out_fingerprint: str = ""
 
 
-def check_data(config: DataConfig) -> Tokenizer | None:
-    """Return the tokenizer that `config` names, if any.
+def check_data(config: DataConfig) -> Plan:
+    """Return the plan of the preparation of a config.
 
     Raises:
       ValueError: those of `open_data` that need no document to be read.
     """
-    tokenizer = prepare_lib.check_arguments(config)
-    prepare_lib.check_root(config)
+    plan = make_plan(config)
+    check_root(config)
     has_retrieval = config.retrieval_fraction or not config.has_text
     for text in config.retrieval_tasks if has_retrieval else ():
         task = retrieval_task(text)
-        if tokenizer:
+        if plan.tokenizer:
             length, seed = config.context_length, config.seed
-            task.check(TaskContext(data=config, tokenizer=tokenizer, length=length, seed=seed))
-    return tokenizer
+            context = TaskContext(data=config, tokenizer=plan.tokenizer, length=length, seed=seed)
+            task.check(context)
+    return plan
 
 
 def absent_files(config: DataConfig) -> list[str]:
@@ -84,21 +90,6 @@ def absent_files(config: DataConfig) -> list[str]:
     ]
 
 
-def describe_source(config: DataConfig) -> list[str]:
-    """Return lines about the files of a config's source, or which are absent; no text is read.
-
-    Raises:
-      ValueError: if `data.path` has no such files.
-    """
-    if absent := absent_files(config):
-        return [f"not on this machine, and not checked: {', '.join(absent)}"]
-    source = prepare_lib.open_source(config)
-    if config.path is not None and not source.needs_path:
-        return [f"does not read data.path={config.path}; {' or '.join(reading_path())} would"]
-    location = f"data.path={config.path}" if source.needs_path else "needs no data.path"
-    return [location, *prepare_lib.describe(source)]
-
-
 def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:
     """Return the rows of `config`: packed text, retrieval documents, or a mixture.
 
@@ -110,7 +101,7 @@ def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:
       ValueError: on bad input, as `FILE:LINE: problem`; if the prepared data is damaged.
     """
     source = source_class(config.source)
-    prepared = prepare_lib.prepare(config) if prepared is None else prepared
+    prepared = prepare(config) if prepared is None else prepared
     tokenizer = read_tokenizer(prepared)
 
     def open_rows(split: str) -> Mixture:
@@ -181,7 +172,7 @@ def make_batches(
     size = data.config.batch_size
     host_rows = range(size) if host_rows is None else host_rows
     batches = HostBatches(data.open_rows(split), size, start_step, host_rows)
-    if data.config.num_workers:
+    if data.config.num_workers and split == "train":  # of validation few are read: no processes
         return _from_workers(batches, data.config.num_workers)
     return map_ahead(batches.__getitem__, itertools.count(), num_threads=1, ahead=_PREFETCH)
 
@@ -197,12 +188,31 @@ def _from_workers(batches: HostBatches, num_workers: int) -> Iterator[Batch]:
         num_workers=num_workers, per_worker_buffer_size=_PREFETCH
     )
     source = grain.MapDataset.source(batches)
+    # Python's tracker removes the shared memory of a worker that was killed, and would say so; a
+    # terminal that closes would end it, and its successor would not know what it removes.
+    os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker")
+    handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    resource_tracker.ensure_running()
+    signal.signal(signal.SIGHUP, handler)
     # Workers build documents of tasks in users' files, and did not see the command line.
-    allow_files = functools.partial(_allow_files, plugins.allowed())
-    return iter(source.to_iter_dataset(options).mp_prefetch(processes, allow_files))
+    prepare_worker = functools.partial(_prepare_worker, plugins.allowed())
+    return iter(source.to_iter_dataset(options).mp_prefetch(processes, prepare_worker))
 
 
-def _allow_files(paths: Sequence[str], worker: int, num_workers: int) -> None:
-    """Allow a new worker process to execute the files that its parent may execute."""
+def _prepare_worker(paths: Sequence[str], worker: int, num_workers: int) -> None:
+    """Let a new worker process execute the files that its parent may execute.
+
+    Ctrl-C and the end of a terminal reach it too; its parent saves, and ends it. It ends itself if
+    its parent is killed.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     for path in paths:
         plugins.allow(path)
+
+
+def _end_with_parent() -> None:
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)

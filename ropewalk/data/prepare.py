@@ -31,9 +31,6 @@ the data even if it was verified before, prints the damaged files and exits with
     ropewalk prepare --verify runs/data/jsonl-3f9c...
 """
 
-import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
-
-# isort: split
 import argparse
 import contextlib
 import dataclasses
@@ -63,6 +60,104 @@ VERSION = 3  # of the rules that make ids from text: a new version prepares ever
 ON_DISK = "runs/data"  # where data for a bucket is prepared
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Plan:
+    """A preparation: what is read, and what makes ids of it. No document is read yet.
+
+    Attributes:
+      config: names the text, the tokenizer, and the root of the result.
+      source: the documents.
+      tokenizer: that of `data.tokenizer`; None: one is trained.
+    """
+
+    config: DataConfig
+    source: Source
+    tokenizer: Tokenizer | None
+
+    def describe(self) -> list[str]:
+        """Return lines about the text that is read."""
+        if self.source.needs_path:
+            return [f"data.path={self.config.path}", *describe_files(self.source)]
+        if self.config.path is not None:
+            others = " or ".join(sources.reading_path())
+            return [f"does not read data.path={self.config.path}; {others} would"]
+        return ["needs no data.path", *describe_files(self.source)]
+
+    def settings(self, source: Source) -> dict[str, Any]:
+        """Return what decides the ids, and with it the folder; the content of all files is read."""
+        config, tokenizer = self.config, self.tokenizer
+        return {
+            "version": VERSION,
+            "source": config.source,
+            "files": identities(source),
+            "subset_shares": sorted(config.subset_shares),
+            "tokenizer": tokenizer.fingerprint if tokenizer else None,
+            "vocab_size": None if tokenizer else config.vocab_size,
+            "shard_tokens": tokenizing.SHARD_TOKENS,
+            **source.identity(),
+            **domains.settings(config),
+            # The others have no entry, as before long texts were sampled whole.
+            **({"sample": "whole files"} if source.has_whole_files and not tokenizer else {}),
+        }
+
+    def write(self, *, show_files: bool = False, create: bool = True) -> Path:
+        """As `prepare`."""
+        config, source = self.config, self.source
+        root = as_path(config.prepared_root)
+        if create:
+            check_root(config)
+        if in_bucket(root) or not create:  # digests and copies are written to a disk
+            source = dataclasses.replace(source, prepared_root=ON_DISK)
+        settings = self.settings(source)
+        _note_copies(source, settings["files"])
+        folder = root / _folder_name(settings)
+        is_new = create and not (folder / "prepare.json").exists()
+        if show_files or is_new:
+            print(
+                *(f"{line}\n" for line in describe_files(source)), sep="", end="", file=sys.stderr
+            )
+        else:  # files may have come since
+            note_unread(source)
+        self._write(root, settings, source, create=create)
+        if source.has_text and _lacks_a_row(folder, config, source):
+            wanted = config.context_length + 1
+            text = f"the held-out text has fewer than {wanted:,} ids (a row); more is held out"
+            print_note((folder, wanted), f"{config.path or config.source}: {text}")
+            settings["held_out_ids"] = wanted
+            folder = root / _folder_name(settings)
+            self._write(root, settings, source, create=create)
+        _check_documents(folder, config)
+        return folder
+
+    def _write(self, root: Path, settings: dict[str, Any], source: Source, *, create: bool) -> None:
+        """Write the folder of these settings in a root if it is missing, and verify it."""
+        folder = root / _folder_name(settings)
+        report_path = folder / "prepare.json"
+        # A finished folder needs no lock: a reader may lack permission to write.
+        if not report_path.exists():
+            if not create:
+                raise ValueError(
+                    f"it is not prepared in {quoted(str(root))}, and evaluations write in no "
+                    f"folder that a run names but {ON_DISK}; if you trust it, run ropewalk prepare "
+                    "with --out"
+                )
+            check_writable(root, _OTHER_ROOT)
+            if in_bucket(root):  # locks and renames need a disk; a bucket gets the finished folder
+                self._write(Path(ON_DISK), settings, source, create=True)
+                copy(Path(ON_DISK) / folder.name, folder, last="prepare.json")
+            else:
+                folder.mkdir(parents=True, exist_ok=True)
+                with lock(folder / ".lock"):
+                    if not report_path.exists():  # another process may have finished meanwhile
+                        tokenizing.write_prepared(folder, settings, source, self.tokenizer)
+        check_intact(folder)
+        if _folder_name(read_manifest(report_path)["settings"]) != folder.name:
+            raise ValueError(
+                f"{folder} has been renamed: it holds other text, or was made with other "
+                "settings; delete it, and it is prepared anew"
+            )
+
+
 def prepare(config: DataConfig, *, show_files: bool = False, create: bool = True) -> Path:
     """Return the folder with the tokens of `config`'s text; write it first if it is missing.
 
@@ -78,83 +173,21 @@ def prepare(config: DataConfig, *, show_files: bool = False, create: bool = True
       ValueError: on bad input, as `FILE:LINE: problem`; if the folder is damaged; if it is missing
         and may not be created.
     """
-    folder = _prepare(config, {}, show_files=show_files, create=create)
-    if config.has_text and _lacks_a_row(folder, config):
-        wanted = config.context_length + 1
-        text = f"the held-out text has fewer than {wanted:,} ids (a row); more of it is held out"
-        print_note((folder, wanted), f"{config.path or config.source}: {text}")
-        folder = _prepare(config, {"held_out_ids": wanted}, show_files=False, create=create)
-    _check_documents(folder, config)
-    return folder
+    return make_plan(config).write(show_files=show_files, create=create)
 
 
-def _lacks_a_row(folder: Path, config: DataConfig) -> bool:
+def _folder_name(settings: dict[str, Any]) -> str:
+    identity = json.dumps(settings)
+    return f"{settings['source']}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+
+
+def _lacks_a_row(folder: Path, config: DataConfig, source: Source) -> bool:
     """Return whether a row of validation lacks text, and the text has enough for one."""
     report = read_manifest(folder / "prepare.json")
     held_out = report["validation"]["tokens"]
     is_enough = held_out + report["train"]["tokens"] >= 2 * (config.context_length + 1)
     is_short = held_out <= config.context_length and is_enough
-    return is_short and not tokenizing.names_held_out(open_source(config))
-
-
-def _prepare(config: DataConfig, more: dict[str, Any], *, show_files: bool, create: bool) -> Path:
-    """As `prepare`, with more settings; the documents are not checked."""
-    tokenizer = check_arguments(config)
-    root = as_path(config.prepared_root)
-    # Locks and renames need a disk; a bucket gets the finished folder.
-    is_read_only = in_bucket(root) or not create
-    on_disk = dataclasses.replace(config, prepared_root=ON_DISK) if is_read_only else config
-    if create:
-        check_root(config)
-    source = open_source(on_disk)
-    settings = {
-        "version": VERSION,
-        "source": config.source,
-        "files": identities(source),
-        "subset_shares": sorted(config.subset_shares),
-        "tokenizer": tokenizer.fingerprint if tokenizer else None,
-        "vocab_size": None if tokenizer else config.vocab_size,
-        "shard_tokens": tokenizing.SHARD_TOKENS,
-        **source.identity(),
-        **domains.settings(config),
-        # The others have no entry, as before long texts were sampled whole.
-        **({"sample": "whole files"} if source.has_whole_files and not tokenizer else {}),
-        **more,
-    }
-    identity = json.dumps(settings)
-    name = hashlib.sha256(identity.encode()).hexdigest()[:12]
-    folder = root / f"{config.source}-{name}"
-    report_path = folder / "prepare.json"
-    _note_copies(source, settings["files"])
-    # A finished folder needs no lock: a reader may lack permission to write.
-    is_finished = report_path.exists()
-    if not is_finished and not create:
-        raise ValueError(
-            f"it is not prepared in {quoted(str(root))}, and evaluations write in no folder that a "
-            f"run names but {ON_DISK}; if you trust it, run ropewalk prepare with --out"
-        )
-    if (show_files or not (is_finished or more)) and not in_bucket(root):
-        for line in describe(source):
-            print(line, file=sys.stderr)
-    elif not in_bucket(root):  # files may have come since
-        note_unread(source)
-    if not is_finished:
-        check_writable(root, _OTHER_ROOT)
-        if in_bucket(root):
-            finished = _prepare(on_disk, more, show_files=show_files, create=True)
-            copy(finished, folder, last="prepare.json")
-        else:
-            folder.mkdir(parents=True, exist_ok=True)
-            with lock(folder / ".lock"):
-                if not report_path.exists():  # another process may have finished meanwhile
-                    tokenizing.write_prepared(folder, settings, source, tokenizer)
-    check_intact(folder)
-    if json.dumps(read_manifest(report_path)["settings"]) != identity:
-        raise ValueError(
-            f"{folder} has been renamed: it holds other text, or was made with other settings; "
-            "delete it, and it is prepared anew"
-        )
-    return folder
+    return is_short and not tokenizing.names_held_out(source)
 
 
 _MAX_REPEATED = 0.05  # part of the documents; any text has some
@@ -222,7 +255,7 @@ def _count_left_out(skipped: dict[str, Any]) -> str:
     return f"left out {documents}{damaged * bool(skipped['damaged_bytes'])}"
 
 
-def describe(source: Source) -> list[str]:
+def describe_files(source: Source) -> list[str]:
     """Return lines about the files of each split, and about the files that are left out."""
     if not source.has_text:
         return []
@@ -245,39 +278,30 @@ def _describe_unread(source: Source) -> list[str]:
     return lines + describe_left_out(source.left_out)
 
 
-def open_source(config: DataConfig) -> Source:
-    """Return the source of a config. Nothing is read yet.
+def make_plan(config: DataConfig) -> Plan:
+    """Return the plan of a config, after checks that read no document.
 
     Raises:
-      ValueError: if it needs `data.path`.
+      ValueError: if the source needs `data.path`, or has no files; for bad `subset_shares` or
+        `weights`, a bad tokenizer or `vocab_size`.
     """
-    if sources.source_class(config.source).needs_path and config.path is None:
+    source_class = sources.source_class(config.source)
+    if source_class.needs_path and config.path is None:
         raise ValueError(
             f"data.source={config.source} needs data.path=FILE_OR_FOLDER; docs/own_text.md says "
             "where the corpora come from"
         )
     names = ("path", "text_field", "subset_shares", "on_bad_document", "prepared_root")
-    fields = {name: getattr(config, name) for name in names}
-    return sources.source_class(config.source)(**fields)
-
-
-def check_arguments(config: DataConfig) -> Tokenizer | None:
-    """Return the tokenizer that `config` names, after checks that read no document.
-
-    Raises:
-      ValueError: if the source has no files, for bad `subset_shares` or `weights`, a bad tokenizer
-        or `vocab_size`.
-    """
-    source = open_source(config)
+    source = source_class(**{name: getattr(config, name) for name in names})
     source.check()
     domains.check(config, source)
-    if config.tokenizer:
-        tokenizer = Tokenizer(config.tokenizer)
-        if changes := source.has_text and tokenizer.describe_changes():
-            print_note(tokenizer, f"data.tokenizer={config.tokenizer} {changes}")
-        return tokenizer
-    tokenizer_lib.check_vocab_size(config.vocab_size)
-    return None
+    if config.tokenizer is None:
+        tokenizer_lib.check_vocab_size(config.vocab_size)
+        return Plan(config=config, source=source, tokenizer=None)
+    tokenizer = Tokenizer(config.tokenizer)
+    if changes := source.has_text and tokenizer.describe_changes():
+        print_note(tokenizer, f"data.tokenizer={config.tokenizer} {changes}")
+    return Plan(config=config, source=source, tokenizer=tokenizer)
 
 
 def main(arguments: list[str] | None = None) -> int:

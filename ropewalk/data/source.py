@@ -177,6 +177,10 @@ class Source(abc.ABC):
         for file in range(start[0], len(self.files)):
             yield from self.read_file(file, start[1] if file == start[0] else 1, on_bytes)
 
+    def holds_out_ends(self, file: int) -> bool:
+        """Return whether documents of a file say what is held out: their ends."""
+        return False
+
     def held_out_rule(self) -> str:
         """Return how documents are held out if no file is a validation file."""
         return f"a hash holds out 1 document in {self.held_out_every}, or some if that is none"

@@ -144,7 +144,7 @@ class Task(abc.ABC):
         """The expression for keys of random numbers: where the user's files lie decides nothing."""
         return re.sub(r"[^(,=\"']*/", "", self.expression)
 
-    def parts(self) -> Sequence["Task"]:
+    def expand(self) -> Sequence["Task"]:
         """Return the tasks that are scored in place of this one."""
         return [self]
 

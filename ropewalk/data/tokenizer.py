@@ -3,6 +3,8 @@
 `data.tokenizer_json` reads tokenizers that are only a `tokenizer.json` (Llama 3, Qwen).
 """
 
+import contextlib
+import ctypes
 import functools
 import hashlib
 import io
@@ -12,6 +14,7 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -366,7 +369,7 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
     is_old = tuple(map(int, sentencepiece.__version__.split(".")[:3])) < (0, 2, 3)
     absent = sorted(_ASCII - counts.keys()) if is_old else []
 
-    def train_model(**limit: bool) -> bytes:
+    def train_model(**limit: Any) -> bytes:
         parts = (part for line in lines for part in outside.split(line) if part)
         model = io.BytesIO()
         sentencepiece.SentencePieceTrainer.train(
@@ -393,6 +396,8 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
         model = train_model()
     except RuntimeError:  # the text is too small for so many pieces
         model = train_model(hard_vocab_limit=False)
+    with contextlib.suppress(OSError, AttributeError):  # glibc keeps 100 MB that were the trainer's
+        ctypes.CDLL(None).malloc_trim(0)
     write_atomically(Path(path), model)
     if (size := Tokenizer(path).vocab_size) < vocab_size:
         what = f"data.vocab_size={vocab_size}: the text is too small for so many pieces"

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -206,51 +205,39 @@ def _hold_out(
 ) -> tuple[Source, tuple[int, int]]:
     """Return the source to read, and the last `_turn` that is held out.
 
-    With "held_out_ids" in the settings, so many ids are held out: whole documents in the order of
-    their turns, but not all, or the end of a single one.
+    One text in `held_out_every` is; if none is, the first texts that fill `HELD_OUT` bytes, or a
+    tenth of all. With "held_out_ids" in the settings, the first texts that have so many ids. One
+    text stays for training; of a single one, an end of so many ids is held out.
     """
-    if "held_out_ids" not in settings:
-        named = any(file.validation for file in source.files)
-        return source, (0, 0) if named else _last_held_out(source)
-    wanted, sizes = settings["held_out_ids"], Counter()
-    source, shares = dataclasses.replace(source, ends=0), by_corpus(source.subset_shares)
+    num_ids, usual = settings.get("held_out_ids"), (0, 2**32)
+    if num_ids:
+        source = dataclasses.replace(source, ends=0)
+    elif any(file.validation for file in source.files):
+        return source, (0, 0)
 
     def count(document: Document) -> int:
-        return len(_encode(tokenizer, [document])[0].ids)
+        return len(_encode_document(tokenizer, document).ids)
 
-    for document in _check(source.read(), source):
-        digest = hashlib.sha256(document.text.encode()).hexdigest()
+    texts, shares = {}, by_corpus(source.subset_shares)
+    files = (i for i in range(len(source.files)) if not source.holds_out_ends(i))
+    for document in (x for i in files for x in source.read_file(i, 1, ignore_bytes)):
+        content = document.text.encode()
+        digest = hashlib.sha256(content).hexdigest()
         if not document.problem and _is_kept(digest, document, shares):
-            sizes[_turn(digest, source)] += count(document)
-    if len(sizes) > 1:
-        *turns, _ = sorted(sizes)
-        sums = np.cumsum([sizes[turn] for turn in turns])
-        return source, turns[min(int(np.searchsorted(sums, wanted)), len(turns) - 1)]
+            turn = _turn(digest, source)
+            if turn <= usual and not num_ids:
+                return source, usual
+            texts[turn] = count(document) if num_ids else len(content)
+    wanted, turns = num_ids or min(HELD_OUT, sum(texts.values()) / 10), sorted(texts)[:-1]
+    sums = np.cumsum([texts[turn] for turn in turns])
+    turns = turns[: 1 + int(np.searchsorted(sums, wanted))]
+    if turns or not num_ids:
+        return source, turns[-1] if num_ids else max([usual, *turns])  # of no text: `usual`
     for ends in range(10, 1, -1):
         source = dataclasses.replace(source, ends=ends)
         if sum(count(part) for part in source.read() if part.held_out) >= wanted:
             break
     return source, (0, 0)
-
-
-def _last_held_out(source: Source) -> tuple[int, int]:
-    """Return the last `_turn` that is held out, beyond one text in `held_out_every` if none is.
-
-    The first texts then fill `HELD_OUT` bytes, or a tenth of all, if two or more are there.
-    """
-    texts, usual, shares = {}, (0, 2**32), by_corpus(source.subset_shares)
-    for document in source.read():
-        content = document.text.encode()
-        digest = hashlib.sha256(content).hexdigest()
-        is_usable = not document.problem and document.held_out is None
-        if is_usable and _is_kept(digest, document, shares):
-            turn = _turn(digest, source)
-            if turn <= usual:
-                return usual
-            texts[turn] = len(content)
-    wanted, turns = min(HELD_OUT, sum(texts.values()) / 10), sorted(texts)[:-1]
-    sums = np.cumsum([texts[turn] for turn in turns])
-    return max([usual, *turns[: 1 + int(np.searchsorted(sums, wanted))]])  # of no text: `usual`
 
 
 def _cut(text: str) -> Iterator[str]:
@@ -310,7 +297,8 @@ def _encode(tokenizer: Tokenizer, bundle: list[Document]) -> list[_Encoded]:
 
 def _encode_document(tokenizer: Tokenizer, document: Document) -> _Encoded:
     dtype = store_lib.store_dtype(tokenizer.vocab_size)
-    parts, before, after, change = [[tokenizer.bos_id]], 0, 0, ""
+    parts: list[Any] = [[tokenizer.bos_id]]
+    before, after, change = 0, 0, ""
     for number, text in enumerate(_cut(document.text)):
         ids = np.array(tokenizer.encode(text, inside=number > 0), dtype)
         content, stored = text.encode(), tokenizer.text_of(ids, inside=number > 0)

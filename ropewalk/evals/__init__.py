@@ -35,7 +35,7 @@ def parse(text: str) -> Task:
 
 def parse_all(texts: Iterable[str]) -> list[Task]:
     """Return the tasks that expressions name, each once; raises ValueError as `parse`."""
-    tasks = [task for text in texts for task in parse(text).parts()]
+    tasks = [task for text in texts for task in parse(text).expand()]
     return list({task.expression: task for task in tasks}.values())
 
 

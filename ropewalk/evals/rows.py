@@ -71,7 +71,9 @@ def columns(rows: Sequence[dict[str, Any]]) -> Rows:
 
 
 def concatenate(parts: Sequence[Rows]) -> Rows:
-    """Concatenate the rows of all parts, in order."""
+    """Concatenate the rows of all parts, in order; one part without a copy."""
+    if len(parts) == 1:
+        return dict(parts[0])
     return {
         name: np.concatenate([part[name] for part in parts] or [np.array([], _DTYPES[kind])])
         for name, kind in SCHEMA.items()
@@ -83,6 +85,13 @@ def select(rows: Rows, **values: Any) -> Rows:
     keep = np.ones(len(rows["task"]), bool)
     for name, value in values.items():
         keep &= np.isnan(rows[name]) if value is None else rows[name] == value
+    return where(rows, keep)
+
+
+def where(rows: Rows, keep: np.ndarray) -> Rows:
+    """Return the rows that are marked, bool; all of them without a copy."""
+    if keep.all():
+        return dict(rows)
     return {name: column[keep] for name, column in rows.items()}
 
 
@@ -161,7 +170,9 @@ def read(path: Path) -> Rows:
                 digest.update(sealed[1] + b"\n")
         parts.append(_parse(lines, path, count + 1))
         count += len(lines)
-    rows = concatenate(parts)
+    rows = columns([])
+    if parts:  # each column of the parts is freed when it is joined
+        rows = {name: np.concatenate([part.pop(name) for part in parts]) for name in SCHEMA}
     if written == {None}:
         if _has_repeated(rows):
             raise ValueError(

@@ -16,14 +16,13 @@ from ropewalk import evals
 from ropewalk.data.task import Document, Task
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.evals import kinds, rows
-from ropewalk.evals.options import Options, check_variants
+from ropewalk.evals.options import Options
 from ropewalk.evals.rows import Rows
 from ropewalk.evals.score import AnswerScores, Candidate, check_fits, score
 from ropewalk.evals.spread import spread_score
 from ropewalk.experiment import distributed
 from ropewalk.experiment.config import ExperimentConfig, chosen_rotary
 from ropewalk.experiment.identity import run_id
-from ropewalk.experiment.items import metrics_damage
 from ropewalk.experiment.loaded import LoadedRun, load_directory
 from ropewalk.experiment.run import RunDirectory, find_runs, newest_steps
 from ropewalk.model import rotary as rotary_lib
@@ -229,7 +228,6 @@ def make_plan(runs: Sequence[RunDirectory], options: Options) -> Plan:
     with distributed.refusing_together():
         # Several paths may lead to the same run.
         runs = list({run.path.resolve(): run for run in runs}.values())
-        check_variants(options.variants, runs)
         for run in runs:  # before hours of work
             check_writable(run.path, "evaluate a copy of the run (cp -r)")
             rows.read_run(run)
@@ -238,7 +236,7 @@ def make_plan(runs: Sequence[RunDirectory], options: Options) -> Plan:
         groups = [Group(alike, options) for alike in _by_shape(members, options)]
         plan = Plan(members, groups, notices + [note for group in groups for note in group.notes])
         if not plan.parts:
-            raise ValueError("; ".join(plan.skipped))
+            raise ValueError("; ".join(plan.skipped or notices))
     if jax.process_count() > 1:  # passes of other questions would wait for each other for ever
         names = [sorted([*map(str, group.questions), *group.skipped]) for group in groups]
         known = [(member.run_id, member.step) for member in members], names
@@ -386,8 +384,6 @@ def _load(
     newest = newest_steps(runs, notice) if options.step is None else {}
     for run in runs:
         loaded, variants = load_directory(run, newest.get(run, options.step)), {}
-        if damage := metrics_damage(run):
-            notice(damage)
         for text in options.variants:
             try:
                 variants[chosen_rotary(text, loaded.config)] = None

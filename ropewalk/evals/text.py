@@ -245,7 +245,6 @@ class WindowTask(Task):
     """A task whose documents are the windows of a text, with fields `stride` and `tokens`."""
 
     kind = "likelihood"
-    truncate = False
 
     stride: int
     tokens: int | None
@@ -253,12 +252,12 @@ class WindowTask(Task):
     def check(self, context: TaskContext) -> None:
         """Reject windows that skip tokens or never move."""
         task, length, stride, tokens = name_of(type(self)), context.length, self.stride, self.tokens
-        if stride > length and not self.truncate:
+        if stride > length:
             raise ValueError(
                 f"{task} with stride={stride} skips tokens between windows of length={length}; "
                 f"write {task}(stride={max(1, length // 2)}) or less, or ask for --lengths {stride}"
             )
-        if tokens is not None and tokens < length and not self.truncate:
+        if tokens is not None and tokens < length:
             raise ValueError(
                 f"{task} with tokens={tokens} does not fill a window of length={length}; write "
                 f"{task}(tokens={length}) or more, or ask for --lengths {tokens} or less"

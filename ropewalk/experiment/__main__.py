@@ -1,15 +1,16 @@
 """Lists runs, and deletes checkpoints that are no longer needed.
 
-ropewalk runs list runs             config, variant, seed, steps, last loss, size
+ropewalk runs                       lists runs/: config, variant, seed, steps, last loss, size
+ropewalk runs list DIR ...          the same of other folders
 ropewalk runs prune runs --keep 1   deletes all but the newest checkpoint of each run;
-                                           with --optimizer also its optimizer state
+                                    with --optimizer also its optimizer state;
+                                    with --dry-run it only prints what it would delete
 """
 
-import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
-
-# isort: split
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from ropewalk.experiment.items import check_newest_config, metrics_damage
 from ropewalk.experiment.records import read_sweep
@@ -28,18 +29,20 @@ def main() -> int:
     parser = Parser(description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
 
-    def add(name: str, text: str) -> Callable[..., object]:
+    def add(name: str, text: str, **dirs: Any) -> Callable[..., object]:
         option = commands.add_parser(name, help=text, description=text).add_argument
-        option("dirs", nargs="+", type=Path, metavar="DIR")
+        option("dirs", type=Path, metavar="DIR", **dirs)
         return option
 
-    add("list", "list the runs below folders")
-    option = add("prune", "delete old checkpoints of the runs below folders")
+    add("list", "list the runs below folders", nargs="*", default=[Path("runs")])
+    option = add("prune", "delete old checkpoints of the runs below folders", nargs="+")
     text = "checkpoints to keep of each run (default: 1)"
     option("--keep", type=at_least(1), default=1, metavar="N", help=text)
     text = "also delete optimizer states: runs are evaluated and started from, but not resumed"
     option("--optimizer", action="store_true", help=text)
-    arguments = parser.parse_args()
+    option("--dry-run", action="store_true", help="print what would be deleted; delete nothing")
+    is_list = {*commands.choices, "-h", "--help"}.isdisjoint(sys.argv[1:2])
+    arguments = parser.parse_args([*["list"] * is_list, *sys.argv[1:]])
     with parser.refusing(ValueError, OSError):
         runs = list(find_below(arguments.dirs))
         if not runs:
@@ -48,8 +51,10 @@ def main() -> int:
             lines = [describe(run) for run in runs]
             print_tables([TextTable(title="", lines=lines, names=("run", "config", "rotary"))])
         else:
-            freed = sum(prune(run, arguments.keep, arguments.optimizer) for run in runs)
-            print(f"deleted {freed / 1e6:,.1f} MB of checkpoints of {counted(len(runs), 'runs')}")
+            options = arguments.keep, arguments.optimizer, arguments.dry_run
+            freed = sum(prune(run, *options) for run in runs)
+            verb = "would delete" if arguments.dry_run else "deleted"
+            print(f"{verb} {freed / 1e6:,.1f} MB of checkpoints of {counted(len(runs), 'runs')}")
     return 0
 
 
@@ -58,7 +63,8 @@ def find_below(folders: Sequence[Path]) -> Iterator[RunDirectory]:
     for folder in folders:
         if not folder.is_dir():
             raise ValueError(f"{folder} is not a folder")
-        if (folder / "config.json").is_file():
+        # An exported model has a config.json too.
+        if (folder / "config.json").is_file() and (folder / "checkpoints").is_dir():
             yield RunDirectory(folder)
             continue
         children = (path for path in sorted(folder.iterdir()) if not path.is_symlink())
@@ -88,7 +94,7 @@ def describe(run: RunDirectory) -> dict[str, str]:
     }
 
 
-def prune(run: RunDirectory, keep: int, optimizer: bool = False) -> int:
+def prune(run: RunDirectory, keep: int, optimizer: bool = False, is_dry_run: bool = False) -> int:
     """Delete all but the newest checkpoints of a run that no process trains; return the bytes.
 
     Members of a sweep go on from the newest step that all of a group have, whichever members that
@@ -98,6 +104,7 @@ def prune(run: RunDirectory, keep: int, optimizer: bool = False) -> int:
       run: the run.
       keep: number of checkpoints to keep.
       optimizer: whether to delete the optimizer states of those that are kept.
+      is_dry_run: whether to print the folders instead of deleting them.
 
     Raises:
       ValueError: if a process trains the run.
@@ -107,19 +114,19 @@ def prune(run: RunDirectory, keep: int, optimizer: bool = False) -> int:
             raise ValueError(f"{run.path} is being trained; stop that process first")
         steps, members = run.steps(), _members_with(run)
         having = {step: {m.name for m in members if step in m.steps()} for step in steps}
-        kept = [
+        kept_steps = [
             step
             for number, step in enumerate(steps)
             if number >= len(steps) - keep
             or not any(having[step] <= having[later] for later in steps[number + 1 :])
         ]
-        folders = [run.checkpoints_path / str(step) for step in steps if step not in kept]
+        folders = [run.checkpoints_path / str(step) for step in steps if step not in kept_steps]
         if optimizer:
-            states = [run.checkpoints_path / str(step) / "opt_state" for step in kept]
+            states = [run.checkpoints_path / str(step) / "opt_state" for step in kept_steps]
             folders += filter(Path.exists, states)
         freed = sum(map(_size, folders))
         for folder in folders:
-            remove(folder)
+            print(f"would delete {folder}") if is_dry_run else remove(folder)
     return freed
 
 

@@ -41,13 +41,17 @@ class TrainConfig:
     Attributes:
       num_steps: optimizer updates.
       learning_rate: its peak.
+      optimizer: "adamw", or "muon", which orthogonalizes the updates of the layers' matrices and
+        leaves other parameters to AdamW with Nesterov's momentum. Updates have the size of AdamW's
+        (2502.16982), so that both take the same learning rates. It adds 3 to 5 times
+        model.embed_dim over the tokens of a step to the step's FLOPs.
       schedule: after the warmup, "cosine" falls to final_fraction, "constant" stays, "wsd" stays
         and falls linearly over the last decay_fraction of the steps.
       warmup_steps: steps of linear warmup from 0; at most num_steps.
       final_fraction: last learning rate as a share of the peak (cosine, wsd).
       decay_fraction: share of the steps over which wsd decays.
       weight_decay: decoupled (AdamW), on matrices only: not on norms.
-      beta1, beta2, epsilon: AdamW's.
+      beta1, beta2, epsilon: AdamW's. Muon's momentum is 0.95.
       clip_norm: global gradient norm above which gradients are scaled down.
       frozen: parameters that keep their values: parts of their dotted paths, for example
         "embedding", "attention.key", or "blocks".
@@ -74,6 +78,7 @@ class TrainConfig:
 
     num_steps: Steps
     learning_rate: SinglePositive
+    optimizer: Literal["adamw", "muon"] = "adamw"
     schedule: Literal["cosine", "constant", "wsd"] = "cosine"
     warmup_steps: Annotated[int, Bounds(at_least=0)] = 0
     final_fraction: Share = 0.1

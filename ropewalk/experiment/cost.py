@@ -93,14 +93,19 @@ def seconds_on(kind: str, peak: float, stages: Iterable[Stage]) -> float:
     )
 
 
-def describe_cost(runs: Iterable[Iterable[Stage]], chip: str = "H100") -> str:
-    """Return a line with the FLOPs of runs and their time on one chip."""
-    runs = list(runs)
+def describe_shares(kind: str, stages: Iterable[Stage]) -> str:
+    """Return the least and the greatest share of the peak that stages reach: `9% to 38%`."""
+    shares = sorted(nearest_rate(kind, stage.config).share for stage in stages)
+    return " to ".join(dict.fromkeys(f"{share:.0%}" for share in (shares[0], shares[-1])))
+
+
+def describe_cost(runs: Iterable[Iterable[Stage]]) -> str:
+    """Return a line with the FLOPs of runs and their time on one H100."""
+    runs, chip = list(runs), "H100"
     stages = [stage for run in runs for stage in run]
     seconds = seconds_on(chip, PEAK_FLOPS[chip], stages)
-    rates = {f"{nearest_rate(chip, stage.config).share:.0%}" for stage in stages}
     return (
         f"cost: {counted(len(runs), 'runs')}, {count_flops(stages):.2g} FLOPs, about "
-        f"{duration(seconds)} on one {chip} at {' to '.join(sorted(rates))} MFU, as measured "
+        f"{duration(seconds)} on one {chip} at {describe_shares(chip, stages)} MFU, as measured "
         "(experiment/rates.toml); `--check` estimates it on this machine or on --devices N"
     )

@@ -65,7 +65,8 @@ def free_device_memory() -> int | None:
     stats = jax.local_devices()[0].memory_stats() or {}
     if "bytes_limit" in stats:
         return stats["bytes_limit"] - stats["bytes_in_use"]
-    return free_host_memory() if jax.default_backend() == "cpu" else None
+    # Limits of containers and of SLURM jobs are not read.
+    return psutil.virtual_memory().available if jax.default_backend() == "cpu" else None
 
 
 def planned_bytes(compiled: Any) -> int:
@@ -76,11 +77,3 @@ def planned_bytes(compiled: Any) -> int:
     stats = compiled.memory_analysis()
     total = stats.argument_size_in_bytes + stats.output_size_in_bytes + stats.temp_size_in_bytes
     return int(total - stats.alias_size_in_bytes)
-
-
-def free_host_memory() -> int:
-    """Return the bytes that the system can still give to programs.
-
-    Limits of containers and of SLURM jobs are not read.
-    """
-    return psutil.virtual_memory().available

@@ -102,7 +102,7 @@ def _replace(value: Any, changes: _Changes, prefix: str, all_names: Sequence[str
 
 
 def _hint_elsewhere(where: str, all_names: Sequence[str]) -> str:
-    """Return `did you mean X?` for a field of another object, or "" if none is called like it."""
+    """Return `did you mean X?` for a field of another object, or "" if no name is similar."""
     name, other_names = where.rpartition(".")[2], [other for other in all_names if other != where]
     same = [other for other in other_names if other.rpartition(".")[2] == name]
     alike = [other for other in other_names if len(name) > 3 and name in other.rpartition(".")[2]]
@@ -205,9 +205,9 @@ def fields(value: Any, prefix: str = "") -> Iterator[Field]:
             yield from fields(field_value, f"{name}.")
 
 
-def flatten_values(config: Any, prefix: str = "") -> dict[str, str]:
+def flatten_values(config: Any) -> dict[str, str]:
     """Return the values of `fields` by name; a rotary variant is one value, its expression."""
-    values = {field.name: field.value for field in fields(config, prefix)}
+    values = {field.name: field.value for field in fields(config)}
     return {name: value for name, value in values.items() if not name.startswith("model.rotary.")}
 
 

@@ -15,6 +15,7 @@ from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.limits import read_bytes
+from ropewalk.utils.messages import print_note
 from ropewalk.utils.paths import in_bucket
 
 
@@ -171,24 +172,29 @@ def _wandb(wandb: Any, run: RunDirectory, after_step: int | None) -> Tracker:
         reinit="create_new",
     )
 
-    # `log` refuses results of steps before the last one.
-    write_results = lambda row: session.summary.update(_without_step(row))  # noqa: E731
+    def write_results(row: dict[str, float]) -> None:
+        # `log` refuses results of steps before the last one.
+        session.summary.update({name: value for name, value in row.items() if name != "step"})
+
     return Tracker(lambda row: session.log(row, step=row["step"]), write_results, session.finish)
-
-
-def _without_step(row: dict[str, float]) -> dict[str, float]:
-    return {name: value for name, value in row.items() if name != "step"}
 
 
 def _identity(run: RunDirectory) -> str:
     """Return the id of a run at wandb, drawn once and stored in the run, so that it resumes there.
 
-    The path of a run is not unique: another clone may have it too.
+    The path of a run is not unique: another clone may have it too. A digest after the id binds the
+    file to the run; older files have none.
     """
     path = run.path / "wandb.id"
-    if not path.exists():
-        write_atomically(path, secrets.token_hex(8))
-    return read_bytes(path).decode()
+    content = read_bytes(path).decode(errors="replace") if path.exists() else ""
+    name, seal = content[:16], content[16:]
+    if seal not in ("", run.bind(name)):
+        print_note(None, f"{path} is not this run's; a new page of W&B is begun")
+        name = ""
+    if not (name and seal):
+        name = name or secrets.token_hex(8)
+        write_atomically(path, name + run.bind(name))
+    return name
 
 
 _TRACKERS = {

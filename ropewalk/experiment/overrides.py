@@ -71,8 +71,8 @@ from ropewalk.utils.files import check_links
 from ropewalk.utils.messages import one_line
 from ropewalk.utils.paths import as_path, in_bucket
 
-# Files and `--help` teach the same language: it is written down once, above.
-_, OVERRIDES_HELP, SWEEP_HELP = str(__doc__).split("\n\n")
+# Files and `--help` teach the same language: it is written down once, above. (-OO removes it.)
+_, OVERRIDES_HELP, SWEEP_HELP = (__doc__ or "\n\n\n\n").split("\n\n")
 
 _MAX_MEMBERS = 1000  # of a sweep; a typing error may make billions
 
@@ -240,8 +240,8 @@ def check_used(config: ExperimentConfig, overrides: Sequence[str]) -> None:
       overrides: those of the command line; the stages' are checked too.
     """
     keeps_source = not any(override.startswith("data.source=") for override in overrides)
-    named = ["data.path"] * (keeps_source and config.data.path is not None)
-    for override in itertools.chain(overrides, named, *config.stages):
+    config_fields = ["data.path"] * (keeps_source and config.data.path is not None)
+    for override in itertools.chain(overrides, config_fields, *config.stages):
         name = override.partition("=")[0]
         is_used, remedy = _USED.get(name, (lambda _: True, ""))
         if not any(is_used(stage.config) for stage in split(config)):

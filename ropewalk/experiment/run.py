@@ -275,13 +275,13 @@ class RunDirectory:
                 date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
                 row = {"command": command, "date": date, "commit": current_commit()}
                 rows.append(row | {"versions": versions})
-                seal = {"file": self._digest(rows)}
+                seal = {"file": self.bind(rows)}
                 lines = [json.dumps(row | seal) + "\n" for row in rows]
                 write_atomically(self.commands_path, "".join(lines))
 
-    def _digest(self, rows: Sequence[dict[str, Any]]) -> str:
-        """Return what each line of commands.jsonl ends with: a digest of all, and of the run."""
-        return digest([self.config_digest, self.record["overrides"], rows])[:16]
+    def bind(self, content: Any) -> str:
+        """Return a digest of the JSON content of a file, and of this run's config."""
+        return digest([self.config_digest, self.record["overrides"], content])[:16]
 
     def _read_commands(self) -> list[dict[str, Any]]:
         """Return the rows of commands.jsonl; raise ValueError unless they were written here."""
@@ -289,7 +289,7 @@ class RunDirectory:
         written = [row.pop("file", None) for row in rows]
         if rows and not any(written):
             print_note(None, f"{path}: no digest (an older file); changes cannot be noticed")
-        elif written != [self._digest(rows)] * len(rows):
+        elif written != [self.bind(rows)] * len(rows):
             raise ValueError(
                 f"{path} is not what was written for this run; restore a copy, or delete it: "
                 "then a page shows the command that is equal to config.json"
@@ -326,8 +326,8 @@ class RunDirectory:
             if abspath(start_from) in map(abspath, (start, old_path)):
                 return start  # the parent may be gone
             if old_step is not None and step in (None, old_step):
-                found = find_run(path).config_at(old_step)
-                if not first_difference(self.parent_config, found):
+                config = find_run(path).config_at(old_step)
+                if not first_difference(self.parent_config, config):
                     return start
         parent, step = find_start(start_from)
         return f"{parent.path}@{step}"
@@ -583,10 +583,10 @@ def newest_steps(runs: Iterable[RunDirectory], notice: Notice) -> dict[RunDirect
         names = ", ".join(f"{run.name} {newest[run]:,}" for run in members)
         if common := common_steps(members):
             newest |= dict.fromkeys(members, common[-1])
-            taken = f"step {common[-1]:,} is taken, the newest of all; --step takes another"
+            choice = f"step {common[-1]:,} is used, the newest that all have; or give --step"
         else:
-            taken = "no step is there in all, and each has its newest"
-        notice(f"{folder}: members have other newest steps ({names}); {taken}")
+            choice = "no step is there in all, so the newest of each is used"
+        notice(f"{folder}: members have other newest steps ({names}); {choice}")
     return newest
 
 

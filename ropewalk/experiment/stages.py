@@ -62,8 +62,8 @@ def split(config: ExperimentConfig) -> tuple[Stage, ...]:
     for number, overrides in enumerate([(), *config.stages]):
         before = current
         try:
-            if own := next((o for o in overrides if ".py:" in o), ""):  # readers would execute it
-                raise ValueError(f"{own}: a stage takes nothing from a file of your own")
+            if code := next((o for o in overrides if ".py:" in o), ""):  # readers would execute it
+                raise ValueError(f"{code}: a stage takes nothing from a file of your own")
             current = apply(current, overrides)
             for name in (override.partition("=")[0] for override in overrides):
                 if name.partition(".")[0] not in _OF_STAGES or name in _OF_THE_RUN:

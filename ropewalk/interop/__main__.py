@@ -1,11 +1,9 @@
 """Import and export models: ropewalk {import,export} ..."""
 
-import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
-
-# isort: split
 import argparse
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +13,7 @@ from ropewalk.experiment.run import find_run
 from ropewalk.interop.folders import check_new, find_source
 from ropewalk.interop.tensors import SHARD_BYTES
 from ropewalk.utils.command_line import Parser, exit_with, tokens
+from ropewalk.utils.messages import quoted
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,6 +57,8 @@ def _add_export(parser: Parser) -> None:
     text = "dtype of the tensors (default: the checkpoint's)"
     add("--dtype", choices=("float32", "bfloat16", "float16"), help=text)
     add("--architecture", metavar="TYPE", help="model_type (default: the first that fits)")
+    text = "name on a model hub, for the model card and the command that uploads the folder"
+    add("--hub", metavar="USER/MODEL", help=text)
     size: dict[str, Any] = {"type": float, "default": SHARD_BYTES / 2**30, "metavar": "GIB"}
     add("--shard-gib", **size, help="size of a file (default: %(default)g)")
     parser.set_defaults(module="export", check=_check_export)
@@ -67,6 +68,8 @@ def _check_export(options: argparse.Namespace) -> None:
     """Raise ValueError for arguments that are wrong."""
     find_run(options.run_path).find_step(options.step)
     check_new(options.folder)
+    if options.hub and not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", options.hub, re.ASCII):
+        raise ValueError(f"--hub must be USER/MODEL, got {quoted(options.hub)}")
     if not options.shard_gib > 0:
         raise ValueError(f"--shard-gib must be above 0, got {options.shard_gib:g}")
 

@@ -1,5 +1,6 @@
 """The README.md of an exported folder: training, losses, results, and what was compared."""
 
+import contextlib
 import re
 import shlex
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ import jinja2
 import numpy as np
 
 from ropewalk.evals import rows
+from ropewalk.evals.estimate.effective_context import estimate
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.items import metrics_damage
 from ropewalk.experiment.run import RunDirectory
@@ -38,8 +40,8 @@ def make_readme(
       step: step of the checkpoint.
       config: config in force at that step.
       model_type: entry of config.json.
-      **notes: `tokenizer_note`, why there is no tokenizer (empty if there is one), and
-        `comparison`, what was compared.
+      **notes: `tokenizer_note`, why there is no tokenizer (empty if there is one), `comparison`,
+        what was compared, and `hub`, the name on a model hub (empty: the run's name).
     """
     environment = jinja2.Environment(
         trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
@@ -93,7 +95,10 @@ def _results(run: RunDirectory, step: int) -> list[dict[str, Any]]:
         named = dict(zip(_KEYS, key, strict=True))
         group = rows.select(table, **named)
         means = {name: np.mean(group[name]) for name in ("exact_match", "nll")}
-        results.append({**named, "answers": len(group["nll"]), **means})
+        l50 = ""
+        with contextlib.suppress(ValueError):  # of a task without distances, or in a user's file
+            l50 = str(estimate(group))
+        results.append({**named, "answers": len(group["nll"]), **means, "l50": l50})
     return results
 
 

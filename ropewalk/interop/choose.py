@@ -18,7 +18,7 @@ from ropewalk.utils.messages import nearest
 
 # Fields that do not change the function of given parameters, or that are compared by what follows
 # from them.
-_OTHERS = {"align_query_key", "attention", "compute_dtype", "remat", "loss_chunk"}
+_OTHERS = {"align_query_key", "attention", "compute_dtype", "remat", "unroll", "loss_chunk"}
 _OTHERS |= {"num_kv_heads", "rotary", "window"}
 
 

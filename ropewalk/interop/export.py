@@ -1,6 +1,7 @@
 """Exports of runs as Hugging Face folders; `interop.__main__` has the command."""
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,13 +20,15 @@ from ropewalk.interop.tensors import SHARD_BYTES, Tensors, digest_tensors, write
 from ropewalk.interop.tokenizer_files import read_published, write_published, write_tokenizer
 from ropewalk.interop.weights import Entry
 from ropewalk.model.config import ModelConfig
-from ropewalk.utils.messages import one_line
+from ropewalk.utils.messages import counted, one_line, print_note
 
 
 def main(*, shard_gib: float, **options: Any) -> int:
     """Run the command."""
     note = export(**options, shard_bytes=max(1, int(shard_gib * 2**30)))
     print(f"{note}\nexported: {options['folder']}", file=sys.stderr)
+    if hub := options["hub"]:
+        print(f"Next: {shlex.join(['hf', 'upload', hub, str(options['folder'])])}", file=sys.stderr)
     return 0
 
 
@@ -36,6 +39,7 @@ def export(
     step: int | None = None,
     dtype: str | None = None,
     architecture: str | None = None,
+    hub: str | None = None,
     shard_bytes: int = SHARD_BYTES,
 ) -> str:
     """Export a run as a Hugging Face folder, which appears only if it was proved to be the run.
@@ -46,6 +50,7 @@ def export(
       step: step of the checkpoint; None: the newest.
       dtype: dtype of the tensors; None: the checkpoint's.
       architecture: model_type; None: that of the imported model, or else the first that fits.
+      hub: name on a model hub, USER/MODEL, for the model card; None: the run's.
       shard_bytes: size of a file.
 
     Returns:
@@ -83,7 +88,7 @@ def export(
             row, note = comparison._asdict(), str(comparison)
         record = {"tensors": digest, "config": hf_config, "files": check.digest_files(part)}
         _write_json(part / check.RECORD, record | {"row": row})
-        notes = {"tokenizer_note": tokenizer_note, "comparison": note}
+        notes = {"tokenizer_note": tokenizer_note, "comparison": note, "hub": hub or ""}
         readme = card.make_readme(run, step, config, chosen.model_type, **notes)
         (part / "README.md").write_text(readme, encoding="utf-8")
     return note
@@ -120,17 +125,24 @@ def _write_tensors(
     """Write the safetensors files; return the name of their dtype."""
     num_layers = stored.run.config_at(stored.step).model.num_layers
     wanted = dtype and np.dtype(dtype)
+    counts = []  # of weights that become 0
 
     def tensors() -> Iterator[tuple[str, np.ndarray]]:
         for entry in entries:
             # A tensor of several arrays has the dtype of the first.
             actual = wanted or stored.known[entry.ours[0]].dtype
-            leaves = [_convert(x, stored.read(x), actual) for x in entry.ours]
+            arrays = [stored.read(x) for x in entry.ours]
+            leaves = [_convert(x, y, actual) for x, y in zip(entry.ours, arrays, strict=True)]
+            before, after = (sum(map(np.count_nonzero, x)) for x in (arrays, leaves))
+            counts.append(int(before - after))
             layers = zip(*leaves, strict=True) if entry.is_stacked else [leaves]
             for name, arrays in zip(entry.names(num_layers), layers, strict=True):
                 yield name, entry.to_hf(*arrays)
 
     write_tensors(folder, tensors(), shard_bytes)
+    if sum(counts):
+        what = f"{counted(sum(counts), 'weights')} so small that {dtype} makes them 0"
+        print_note(folder, f"--dtype {dtype}: {what}; give --dtype bfloat16 or float32")
     return np.dtype(wanted or stored.known[entries[0].ours[0]].dtype).name
 
 

@@ -48,6 +48,11 @@ def make_rope_parameters(rotary: Rotary, head: HfHead, *, partial: bool = False)
         read = [compute_frequencies(rope, head, length) for length in (1, 64 * head.context)]
         if all(_equal(*pair, expected, scales) for pair in read):
             return rope
+    if inv_freq.min(initial=0) < 0:
+        raise ValueError(
+            f"{type(rotary).__name__} has a negative frequency, which no class of transformers "
+            "has; train with its absolute value"
+        )
     raise ValueError(
         f"{type(rotary).__name__} cannot be written as rope_type longrope of this class; choose "
         "another --architecture"
@@ -139,7 +144,7 @@ def read_variant(rope: Mapping[str, Any], head: HfHead, length: int, name: str) 
     """
     inv_freq, scales = compute_frequencies(rope, head, length)
     has_unrotated = head.mla or 2 * len(inv_freq) < head.head_dim
-    inv_freq = np.where(inv_freq < 1e-25, 0, inv_freq)
+    inv_freq = np.where(np.abs(inv_freq) < 1e-25, 0, inv_freq)
     recorded = Recorded(
         name=name,
         values=tuple(inv_freq.tolist()),

@@ -10,5 +10,3 @@
 | K      | num_kv_heads                | M      | members of a sweep                    |
 | G      | N // K, queries per key     | Q      | answers of a document                 |
 """
-
-import ropewalk.utils.environment  # noqa: F401 - `ropewalk theory` checks that packages are installed

@@ -94,6 +94,9 @@ class Architecture:
         pass, its output and log-sum-exp. "offload_qkv" and "offload" compute these again, and store
         what else "qkv" and "full" do in host memory; "offload_qkv_only" does not store the
         attention output.
+      unroll: whether layers are compiled one after another, not as a loop. On one accelerator, a
+        shallow model then takes less time, because no activations are stacked; compile time grows
+        with depth.
       loss_chunk: tokens of a row whose logits exist at once. None limits the logits of all rows of
         a device to 256 MiB of float32, on accelerators to about 1/32 of their memory.
     """
@@ -129,6 +132,7 @@ class Architecture:
     remat: Literal["none", "dots", "qkv", "full", "offload_qkv", "offload_qkv_only", "offload"] = (
         "none"
     )
+    unroll: bool = False
     loss_chunk: Count | None = None
 
     def __post_init__(self):
@@ -299,7 +303,9 @@ class ModelConfig(Architecture):
 
         Float32, because bfloat16 logits tie, and ties are answers won or lost by an id's number.
         """
-        return dataclasses.replace(self.architecture, compute_dtype="float32", remat="none")
+        return dataclasses.replace(
+            self.architecture, compute_dtype="float32", remat="none", unroll=False
+        )
 
     def position_table(self, context_length: int, row_length: int | None = None) -> PositionTable:
         """Return the frequencies, scales and windows of every layer and head, as numpy arrays.

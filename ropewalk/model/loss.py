@@ -133,24 +133,27 @@ def _forward(config: Architecture, output_VD, x_BTD, targets_BT, weights_BT, div
     """Return the sum, and its gradients in the output matrix and in the hidden states."""
     dtype, (B, T) = x_BTD.dtype, targets_BT.shape
     cast_VD = output_VD.astype(dtype)
+    # Divide after a product in bfloat16: a target's gradient, close to -1, loses no bits before.
+    before, after = (divisor, 1) if dtype == jnp.float32 else (1, divisor)
 
     def chunk(doutput_VD, x_BTD, targets_BT, weights_BT):
         logits_BTV = logits(cast_VD, x_BTD)
         exp_BTV, total_BT1, top_BT1 = vocabulary.exponentials(logits_BTV)
         lse_BT1 = jnp.log(total_BT1) + top_BT1
         nll_BT = (lse_BT1 - vocabulary.target_logits(logits_BTV, targets_BT))[..., 0]
-        weights_BT1 = (weights_BT / divisor)[..., None]
+        weights_BT1 = (weights_BT / before)[..., None]
         dlogits_BTV = exp_BTV * (weights_BT1 / total_BT1)
         is_target_BTV = vocabulary.local_ids(logits_BTV) == targets_BT[..., None]
         dlogits_BTV = jnp.where(is_target_BTV, dlogits_BTV - weights_BT1, dlogits_BTV).astype(dtype)
-        dx_BTD = product("BTV,VD->BTD", dlogits_BTV, cast_VD).astype(dtype)
+        dx_BTD = (product("BTV,VD->BTD", dlogits_BTV, cast_VD) / after).astype(dtype)
         if dtype == jnp.float32:
             # As in `kernels.matmul`: a CPU then transposes the narrow x, not the wide gradient. It
             # lacks this product in bfloat16.
-            added_VD = product("BTD,BTV->DV", x_BTD, dlogits_BTV).T
+            rows = (x.reshape(-1, x.shape[-1]) for x in (x_BTD, dlogits_BTV))
+            added_VD = product("ND,NV->DV", *rows).T
         else:
             added_VD = product("BTV,BTD->VD", dlogits_BTV, x_BTD)
-        return doutput_VD + added_VD, (dx_BTD, nll_BT)
+        return doutput_VD + added_VD / after, (dx_BTD, nll_BT)
 
     arrays, zeros_VD = (x_BTD, targets_BT, weights_BT), jnp.zeros(output_VD.shape, jnp.float32)
     length = _chunk_length(config, B, T)

@@ -1,7 +1,7 @@
 """The Llama-like decoder: embed, a scan over one block, norm, unembed.
 
 Parameters are nested dicts of arrays. Blocks are stacked along a leading axis (`[L, ...]`), so that
-compile time does not grow with depth and a sweep can `vmap` over members.
+compile time does not grow with depth (unless `unroll`) and a sweep can `vmap` over members.
 """
 
 import dataclasses
@@ -188,7 +188,8 @@ class Transformer(nnx.Module):
         if self.config.remat != "none" or weights_are_gathered():
             policy = REMAT_POLICIES[self.config.remat]
             layer = jax.checkpoint(layer, policy=policy, prevent_cse=False)
-        x_BTD, activations = jax.lax.scan(layer, x_BTD, (block_params, table, layers_cos_sin))
+        inputs, unroll = (block_params, table, layers_cos_sin), self.config.unroll
+        x_BTD, activations = jax.lax.scan(layer, x_BTD, inputs, unroll=unroll)
         return self.final_norm(x_BTD), activations
 
 

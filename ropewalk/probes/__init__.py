@@ -3,15 +3,12 @@
 from ropewalk.experiment import load
 from ropewalk.probes import capture
 
-inside = capture(load("runs/demo/base=10,num_heads=4"), "def attend(query, key, value):")
-inside.weights(layer=0)                                 # [B, N, T, S]
-inside.logits(layer=0, rotary=rotary.parse("rope(base=1e4)"))    # the same q and k, rotated anew
-view(inside, load("runs/demo/base=10,num_heads=4").tokenizer)  # an interactive page
+captured = capture(load("runs/demo/base=10,num_heads=4"), "def attend(query, key, value):")
+captured.weights(layer=0)                                 # [B, N, T, S]
+captured.logits(layer=0, rotary=rotary.parse("rope(base=1e4)"))    # the same q and k, rotated anew
+view(captured, load("runs/demo/base=10,num_heads=4").tokenizer)  # an interactive page
 """
 
-import ropewalk.utils.environment
-
-# isort: split
 import functools
 import pkgutil
 from typing import TYPE_CHECKING
@@ -24,8 +21,8 @@ if TYPE_CHECKING:
     from ropewalk.probes.probe import Probe
 
 _MODULES = {
-    "Capture": "inside",
-    "capture": "inside",
+    "Capture": "capturing",
+    "capture": "capturing",
     "Probe": "probe",
     "Subject": "subject",
     "View": "viewer.page",

@@ -4,16 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
-from ropewalk.probes.probe import Probe, format_number
+from ropewalk.probes.probe import ByLabel, Probe, format_number, list_findings
 from ropewalk.reporting import overview, page
 from ropewalk.reporting.members import Member
 from ropewalk.reporting.page import Commands, Drawing, Folded, Item, Table
 from ropewalk.utils.messages import counted
-
-# Results of a probe: measurements of each member's seeds, by the member's label.
-ByLabel = Mapping[str, Sequence[Probe]]
 
 
 def write(
@@ -28,40 +23,6 @@ def write(
         "summary": page.format_list(list_findings(results)),
     }
     page.write(out, _items(results, members, command), **variables)
-
-
-def list_findings(results: Mapping[type[Probe], ByLabel]) -> Iterator[str]:
-    """Yield one line per number: its range over members, the heads that attain it, and the rest.
-
-    The rest are members without the number in one of their seeds.
-    """
-    for by_label in results.values():
-        for name in next(iter(by_label.values()))[0].numbers():
-            numbers = {
-                label: [seed.numbers()[name] for seed in seeds] for label, seeds in by_label.items()
-            }
-            means = {
-                label: np.mean([number.value for number in seeds])
-                for label, seeds in numbers.items()
-            }
-            known = [label for label, mean in means.items() if not np.isnan(mean)]
-            # Of equal means, `min` and `max` return the same.
-            ends = {end(known, key=means.__getitem__): None for end in (min, max) if known}
-            texts = []
-            for label in ends:
-                # Heads of different seeds have no common order.
-                head = "" if numbers[label][1:] else numbers[label][0].head
-                attained = f"{label}, head {head}" if head else label
-                if len(ends) == 1 < len(known) == len(means):
-                    attained = "all members"
-                elif len(ends) == 1 < len(known):
-                    attained = f"{len(known)} of {len(means)} members"
-                texts.append(f"{format_number(numbers[label])} ({attained})")
-            rest: dict[str, list[str]] = {}
-            for label in (label for label in means if label not in known):
-                rest.setdefault(format_number(numbers[label]), []).append(label)
-            others = [f"{text} ({', '.join(labels)})" for text, labels in rest.items()]
-            yield f"{name}: {'; '.join([' to '.join(texts)] * bool(texts) + others)}"
 
 
 def _items(

@@ -3,9 +3,10 @@
 import abc
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,6 +16,7 @@ from matplotlib.lines import Line2D
 
 from ropewalk import evals
 from ropewalk.evals.estimate.summaries import over_seeds
+from ropewalk.reporting.labels import as_words
 from ropewalk.utils.figures import (
     HEADS,
     INK,
@@ -23,7 +25,9 @@ from ropewalk.utils.figures import (
     grid,
     handle,
     label_rows,
+    set_message,
     set_title,
+    share_xlabel,
     tag,
 )
 from ropewalk.utils.files import write_atomically
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound="Probe")
 
+_NONE = "none"  # an infinite number
 NOT_MEASURED = "not measured"  # a number of no questions, keys or queries
 
 
@@ -106,6 +111,8 @@ class Probe(abc.ABC):
       caption: text below its figure.
       by_default: whether the probe runs if the command line names none; it must take seconds.
       order: sort key of the section on the page; equal ones are sorted by name.
+      sentences: by the name of a number, what it says of a run; "{head}" is its head, "{value}" the
+        number. After a bar, what it says if it is infinite.
       y_labels: labels of the panels of a member, from top to bottom.
       x_label: label below the figure; "" if the panels have labels of their own.
       sharey: option of `Figure.subplots`; panels with one label below them share the x axis.
@@ -118,6 +125,7 @@ class Probe(abc.ABC):
     caption: ClassVar[str]
     by_default: ClassVar[bool] = False
     order: ClassVar[int] = 1
+    sentences: ClassVar[Mapping[str, str]] = {}
     y_labels: ClassVar[Sequence[str]]
     x_label: ClassVar[str] = ""
     sharey: ClassVar[bool | str] = False
@@ -140,6 +148,15 @@ class Probe(abc.ABC):
     @abc.abstractmethod
     def numbers(self) -> dict[str, Number]:
         """Return the numbers that compare runs, by name and unit."""
+
+    @classmethod
+    def say(cls, name: str, seeds: Sequence[Number], head: str = "") -> str:
+        """Return what a number of one or several seeds says of a run, and of a head with a name."""
+        finite, _, infinite = cls.sentences.get(name, name + " is {value}").partition("|")
+        head = f"head {head}" if head else "the best head"
+        value = format_number(seeds)
+        text = infinite if infinite and value == _NONE else finite
+        return text.format(value=value, head=head)
 
     def lines(self) -> list[dict[str, str]]:
         """Return the lines of a table, for example one per head: cells by column heading."""
@@ -165,19 +182,23 @@ class Probe(abc.ABC):
           series: members of a page by label, whose colors and line styles mark the columns.
         """
         options = {"sharex": bool(cls.x_label), "sharey": cls.sharey}
-        figure, axes = grid(len(results), rows=len(cls.y_labels), columns=4, height=2.1, **options)
+        rows = len(cls.y_labels)
+        figure, axes = grid(
+            len(results), rows=rows, columns=4, height=2.1 if rows > 1 else 3, **options
+        )
         for panels, (label, seeds) in zip(axes, results.items(), strict=True):
             member = (series or {}).get(label)
             # Heads of different seeds have no common order.
-            seeds[0].draw(panels, member.look.color if member else INK)
-            set_title(panels[0], label)
+            seeds[0].draw(panels, member.stroke.color if member else INK)
+            set_title(panels[0], as_words(label))
             if member:
-                # The member's line, above the title's left end.
-                mark = {"transform": panels[0].transAxes, "clip_on": False, "lw": 2.2}
-                tag(panels[0].plot([0, 0.16], [1.02, 1.02], **member.look.line, **mark), member)
+                edge = panels[0].spines["top"]  # the member's line, below the title
+                edge.set(visible=True, lw=2.5, **member.stroke.line)
+                tag([edge], member)
         label_rows(axes, cls.y_labels)
+        set_message(figure, re.sub(r" \[.*?\]", "", next(list_findings({cls: results}))))
         if cls.x_label:
-            figure.supxlabel(cls.x_label)
+            share_xlabel(figure, axes, cls.x_label)
         if cls.color_scale:
             cells, label = cls.color_scale
             beside = axes[:, -1].tolist()
@@ -228,10 +249,17 @@ class HeadProbe(Probe):
 
     @property
     def colors(self) -> list[tuple[tuple[int, int], str]]:
-        """((layer, head), color) of all heads; if they are many, heads of a layer share theirs."""
-        is_few = len(self.heads) <= len(HEADS)
-        numbers = [number if is_few else head[0] for number, head in enumerate(self.heads)]
-        return [(head, HEADS[n % len(HEADS)]) for head, n in zip(self.heads, numbers, strict=True)]
+        """((layer, head), color) of all heads.
+
+        If they are many, heads of a layer share theirs; if layers are many, all share one.
+        """
+        keys = (
+            self.heads if len(self.heads) <= len(HEADS) else [(layer, 0) for layer, _ in self.heads]
+        )
+        distinct = list(dict.fromkeys(keys))
+        colors = HEADS if len(distinct) <= len(HEADS) else HEADS[:1] * len(distinct)
+        color_of = dict(zip(distinct, colors, strict=False))
+        return [(head, color_of[key]) for head, key in zip(self.heads, keys, strict=True)]
 
     def draw_curves(self, ax: Axes, x: np.ndarray, y: np.ndarray, **style: Any) -> None:
         """Draw a curve per head in its color, `y` `[L, N, X]`; `[3, L, N, X]` has intervals."""
@@ -264,6 +292,47 @@ class HeadProbe(Probe):
         return [*head_handles(member.shape for member in members), *cls.references]
 
 
+# Results of a probe: measurements of each member's seeds, by the member's label.
+ByLabel: TypeAlias = Mapping[str, Sequence[Probe]]
+
+
+def list_findings(results: Mapping[type[Probe], ByLabel]) -> Iterator[str]:
+    """Yield a sentence per number: its lowest and highest member, and members without it.
+
+    A member lacks the number if one of its seeds does.
+    """
+    for probe, by_label in results.items():
+        for name in next(iter(by_label.values()))[0].numbers():
+            numbers = {
+                label: [seed.numbers()[name] for seed in seeds] for label, seeds in by_label.items()
+            }
+            means = {
+                label: np.mean([number.value for number in seeds])
+                for label, seeds in numbers.items()
+            }
+            known = [label for label, mean in means.items() if not np.isnan(mean)]
+            # Of equal means, `min` and `max` return the same.
+            ends = list(
+                dict.fromkeys(end(known, key=means.__getitem__) for end in (min, max) if known)
+            )
+            texts = []
+            for label in ends:
+                # Heads of different seeds, or of several members, have no common order.
+                whose, head = as_words(label), "" if numbers[label][1:] else numbers[label][0].head
+                if len(ends) == 1 < len(known):
+                    number = f"{len(known)} of {len(means)}" if len(known) < len(means) else "all"
+                    whose, head = f"{number} members", ""
+                texts.append(f"with {whose}, {probe.say(name, numbers[label], head)}")
+            rest: dict[str, list[str]] = {}
+            for label in (label for label in means if label not in known):
+                rest.setdefault(format_number(numbers[label]), []).append(as_words(label))
+            texts += [
+                f"{name}: {text} with {' and '.join(labels)}" for text, labels in rest.items()
+            ]
+            sentence = "; ".join(texts)
+            yield sentence[0].upper() + sentence[1:]
+
+
 def format_number(seeds: Sequence[Number]) -> str:
     """Return a number of one or several seeds as text, with its 95% interval.
 
@@ -290,4 +359,4 @@ def format_number(seeds: Sequence[Number]) -> str:
 def _format_value(value: float, missing: str) -> str:
     if math.isnan(value):
         return missing
-    return "none" if math.isinf(value) else rounded(value)
+    return _NONE if math.isinf(value) else rounded(value)

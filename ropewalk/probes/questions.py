@@ -7,7 +7,7 @@ import numpy as np
 from ropewalk import evals
 from ropewalk.data.tasks.kv import Kv
 from ropewalk.experiment.loaded import LoadedRun
-from ropewalk.probes.inside import Capture, capture, check_capture
+from ropewalk.probes.capturing import Capture, capture, check_capture
 
 
 class Questions(NamedTuple):
@@ -85,9 +85,9 @@ def capture_recall(
     return capture(run, tokens_BT), Questions(row_Q, query_Q, query_Q - distance_Q, is_value_BT)
 
 
-def grade_answers(inside: Capture, questions: Questions) -> np.ndarray:
+def grade_answers(captured: Capture, questions: Questions) -> np.ndarray:
     """Return which questions the model answers correctly, bool `[Q]`."""
-    hidden_1QD = inside.hidden_BTD[questions.row_Q, questions.query_Q][None]
-    logits_1QV = inside.unembed(hidden_1QD)
-    answer_Q = inside.tokens_BT[questions.row_Q, questions.key_Q]
+    hidden_1QD = captured.hidden_BTD[questions.row_Q, questions.query_Q][None]
+    logits_1QV = captured.unembed(hidden_1QD)
+    answer_Q = captured.tokens_BT[questions.row_Q, questions.key_Q]
     return np.asarray(logits_1QV[0].argmax(axis=-1)) == answer_Q

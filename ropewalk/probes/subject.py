@@ -17,7 +17,7 @@ from ropewalk.evals.runner import Loaded
 from ropewalk.evals.score import AnswerScores, Candidate, score
 from ropewalk.experiment.loaded import LoadedRun
 from ropewalk.model import transformer
-from ropewalk.probes.inside import Capture, bytes_per_document
+from ropewalk.probes.capturing import Capture, bytes_per_document
 from ropewalk.probes.questions import Questions, capture_recall, grade_answers
 from ropewalk.probes.resample import bootstrap_mean
 

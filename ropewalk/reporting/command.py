@@ -10,9 +10,6 @@ one member, in any DIR. Sweeps of the same bases at several trained lengths show
 against trained length.
 """
 
-import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
-
-# isort: split
 import hashlib
 import sys
 from collections.abc import Sequence

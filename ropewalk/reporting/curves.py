@@ -1,5 +1,6 @@
 """Figures with one curve per member: by distance, length, position, context, training tokens."""
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,13 +17,21 @@ from ropewalk.evals.estimate.effective_context import MEASURED, Estimate
 from ropewalk.evals.kinds import KINDS
 from ropewalk.experiment.config import TRAINED
 from ropewalk.reporting import l50
-from ropewalk.reporting.labels import labels
-from ropewalk.reporting.members import Member, describe_intervals, sort_tasks, tasks
+from ropewalk.reporting.labels import as_words, labels
+from ropewalk.reporting.members import (
+    Member,
+    describe_intervals,
+    describe_range,
+    describe_trend,
+    sort_tasks,
+    tasks,
+)
 from ropewalk.reporting.page import Drawing, Item, make_figure
 from ropewalk.reporting.task_view import Curve, Mark, Plot, view_of
 from ropewalk.utils import figures
+from ropewalk.utils.figures import End
 
-_THEORY: dict[str, Any] = {"ls": (0, (4, 3)), "lw": 1}  # lines at theory lengths
+_THEORY: dict[str, Any] = {"lw": 2.5, "zorder": 3}  # ticks at theory lengths
 MIN_TRIALS = 10  # bins with fewer questions are not drawn
 
 
@@ -49,6 +58,7 @@ ACCURACY = Plot(  # accuracy against distance; its captions are in captions.toml
     ylabels=("accuracy (exact match)",),
     mark="effective context",
     levels="chance",
+    theory=True,
     share=True,
 )
 
@@ -56,7 +66,8 @@ ACCURACY = Plot(  # accuracy against distance; its captions are in captions.toml
 def by_distance(members: Sequence[Member]) -> Iterator[Item]:
     """Yield the figure of accuracy by distance, if a retrieval task was evaluated."""
     if panels := accuracy_panels(members):
-        title, arguments = "Accuracy by distance", (members, ACCURACY, panels)
+        message = describe_trend(members, tasks(members)[0])
+        title, arguments = "Accuracy by distance", (members, ACCURACY, panels, message)
         yield make_figure(title, ACCURACY.name, draw, *arguments, trials=MIN_TRIALS)
 
 
@@ -74,7 +85,7 @@ def accuracy_panels(members: Sequence[Member]) -> list[Panel]:
                 trained = f"\ncontext length {member.trained_length:,}" if several else ""
                 other = estimate.length != member.trained_length
                 title = f"{task}{trained}" + f"\nevaluated at {estimate.length:,}" * other
-                panel = panels.setdefault(title, Panel(title, {}, set()))
+                panel = panels.setdefault(title, Panel(title, {}, set(), estimate.length))
                 panel.curves[member.index] = [_accuracy_curve(estimate)]
                 panel.levels.add(estimate.chance)
     return list(panels.values())
@@ -99,17 +110,26 @@ def draw_loss(members: Sequence[Member]) -> Figure:
     """Draw training loss against training tokens, one curve per seed."""
     figure = figures.new_figure(9.2, 4.3)
     ax = figure.subplots()
+    ends = []
     for member in members:
         for tokens, nats in member.losses:
             marker = "o" if len(tokens) == 1 else ""  # one point is no line
-            figures.tag(ax.plot(tokens, nats, lw=1.6, marker=marker, **member.look.line), member)
+            figures.tag(ax.plot(tokens, nats, lw=1.6, marker=marker, **member.stroke.line), member)
+        if member.losses:
+            ends.append(_end(member, *member.losses[0]))
     ax.set_xlim(left=0)
     ax.xaxis.set_major_formatter(FuncFormatter(format_count))
     ax.set_xlabel("training tokens")
     ax.set_ylabel("training loss (nats per token)")
-    ax.set_title("Training loss")
-    figures.series_legend(figure, members)
+    figures.set_message(
+        figure, describe_range("Training loss at the end", {e.name: e.y for e in ends})
+    )
+    figures.label_ends(ax, ends)
     return figure
+
+
+def _end(member: Member, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> End:
+    return End(float(x[-1]), float(y[-1]), member.words, member.stroke.color, member)
 
 
 def format_count(value: float, _=None) -> str:
@@ -125,7 +145,7 @@ def _draw_trained_lengths(ax: Axes, members: Sequence[Member], *, below: float) 
     for length in sorted({m.trained_length for m in members if m.trained_length < below}):
         ax.axvline(length, color=figures.INK, linewidth=0.9, zorder=1)
         style = {"va": "top", "ha": "right", "fontsize": 8, "rotation": 90, "zorder": 6}
-        box = {"fc": "white", "ec": "none", "alpha": 0.7, "pad": 1}
+        box = {"fc": figures.PAPER, "ec": "none", "alpha": 0.7, "pad": 1}
         end, text = ("data", "axes fraction"), f"trained {length:,}"
         figures.note(ax, text, (length, 1), (-2, -2), xycoords=end, bbox=box, **style)
 
@@ -147,38 +167,50 @@ def draw_by_length(members: Sequence[Member], task: str) -> Figure:
     """Draw a task's number against evaluated length; for retrieval also L50 and the worst bin."""
     kind = evals.parse(task).kind
     retrieval = kind == "retrieval"
-    figure, axes = figures.grid(1 + 2 * retrieval, height=4)
+    figure, axes = figures.grid(1 + 2 * retrieval, height=3.6, columns=2)
     panels = axes[:, 0]
+    ends: list[list[End]] = [[] for _ in panels]
     shown = [member for member in members if member.select_task(task)]
     all_lengths, trained = set(), {member.trained_length for member in shown}
     for number, member in enumerate(shown):
         results = member.select_task(task)
-        options = {"lw": 1.7, "marker": "o", "ms": 4, **member.look.line}
+        options = {"lw": 1.7, "marker": "o", "ms": 4, **member.stroke.line}
         lengths = [m.length for m in results]
         all_lengths |= set(lengths)
-        figures.tag(panels[0].plot(lengths, [m.value for m in results], **options), member)
+        curves = {0: [m.value for m in results]}
         if retrieval:
             points = [(m.length, member, m.estimate) for m in results]
             figures.tag(l50.draw_line(panels[1], points, number, len(shown)), member)
-            worst = [m.estimate.worst.accuracy for m in results]
-            figures.tag(panels[2].plot(lengths, worst, **options), member)
+            marks = [(m.length, m.estimate.mark) for m in results if m.estimate.has_l50]
+            ends[1] += [_end(member, *zip(*marks, strict=True))] if marks else []
+            curves[2] = [m.estimate.worst.accuracy for m in results]
+        for panel, values in curves.items():
+            figures.tag(panels[panel].plot(lengths, values, **options), member)
+            if math.isfinite(values[-1]):
+                ends[panel].append(_end(member, lengths, values))
     for ax in panels:
         ax.set_xscale("log", base=2)
         for length in trained:
             ax.axvline(length, color=figures.INK, linewidth=0.9, zorder=1)
         figures.label_lengths(ax.xaxis, {*all_lengths, *trained}, dict.fromkeys(trained, "trained"))
-    figures.set_title(panels[0], f"{task}:\n{KINDS[kind].name}")
+    figures.set_title(panels[0], KINDS[kind].name)
     if kind != "likelihood":
         panels[0].set_ylim(-0.03, 1.03)
     if retrieval:
         figures.set_title(panels[2], "accuracy of the worst bin")
         panels[2].set_ylim(-0.03, 1.03)
         figures.set_title(panels[1], "effective context (tokens)")
-        ends = sorted(all_lengths)
-        panels[1].plot(ends, ends, zorder=1, **figures.REFERENCE)  # L50 cannot exceed the context
+        known = sorted(all_lengths)
+        panels[1].plot(known, known, zorder=1, **figures.REFERENCE)  # L50 cannot exceed the context
         figures.token_axis(panels[1].yaxis)
-    figure.supxlabel("context length evaluated (tokens)")
-    figures.series_legend(figure, members)
+    figures.share_xlabel(figure, axes, "context length evaluated (tokens)")
+    longest = max(all_lengths)
+    values = {e.name: e.y for e in ends[0] if e.x == longest}
+    figures.set_message(
+        figure, describe_range(f"{task}, {KINDS[kind].name} at {longest:,}", values)
+    )
+    for ax, ends_of_panel in zip(panels, ends, strict=True):
+        figures.label_ends(ax, ends_of_panel)
     return figure
 
 
@@ -209,11 +241,12 @@ def draw_trained_lengths(groups: Sequence[Sequence[Member]], task: str) -> Figur
     figure = figures.new_figure(9.2, 5)
     ax = figure.subplots()
     names = labels([group[0].config for group in groups])
-    handles = []
+    ends = []
     for number, (series, name) in enumerate(zip(groups, names, strict=True)):
-        handles.append(figures.handle(name, lw=2.2, **series[0].look.line))
         points = [(m.trained_length, m, m.estimates[task]) for m in series]
         l50.draw_line(ax, points, number, len(groups))
+        marks = [(m.trained_length, e.mark) for _, m, e in points if e.has_l50]
+        ends.append(End(*marks[-1], as_words(name), series[0].stroke.color, series[0]))
     lengths = sorted({member.trained_length for group in groups for member in group})
     ax.set_xscale("log", base=2)
     figures.token_axis(ax.yaxis)
@@ -222,8 +255,12 @@ def draw_trained_lengths(groups: Sequence[Sequence[Member]], task: str) -> Figur
     figures.label_lengths(ax.xaxis, lengths)
     ax.set_xlabel("trained length T (tokens, log scale)")
     ax.set_ylabel("effective context (tokens, log scale)")
-    figures.set_title(ax, f"Effective context on {task} against trained length")
-    figures.add_legend(figure, [*handles, figures.handle("trained length", **figures.REFERENCE)])
+    values = {end.name: end.y for end in ends}
+    subject = f"Effective context on {task} at the longest trained length"
+    figures.set_message(figure, describe_range(subject, values))
+    figures.label_ends(ax, ends)
+    dotted = figures.handle("trained length", **figures.REFERENCE)
+    figures.add_legend(figure, [dotted], below=True)
     return figure
 
 
@@ -261,25 +298,28 @@ def task_plots(members: Sequence[Member]) -> list[tuple[Plot, list[Panel]]]:
     return list(panels.items())
 
 
-def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figure:
-    """Draw panels of curves side by side, with one row of axes per y label."""
+def draw(
+    members: Sequence[Member], plot: Plot, panels: Sequence[Panel], message: str = ""
+) -> Figure:
+    """Draw panels of curves, with one row of axes per y label.
+
+    The title is the message, or the range of the last values of the last panel's curves.
+    """
     several = len(plot.ylabels) > 1
     options: dict[str, Any] = {"sharex": "col"} if several else {}
-    options |= {"height": 2.8 if several else 3.9, "sharey": "row" if several else True}
-    figure, axes = figures.grid(len(panels), rows=len(plot.ylabels), **options)
-    if several:
-        figures.label_rows(
-            axes, [label if "\n" in label else figures.folded(label, 30) for label in plot.ylabels]
-        )
-    else:
-        figure.supylabel(plot.ylabels[0])
+    options |= {"height": 2.6 if several else 3.4, "sharey": "row" if several else True}
+    figure, axes = figures.grid(len(panels), rows=len(plot.ylabels), columns=2, **options)
+    labels = [label if "\n" in label else figures.folded(label, 30) for label in plot.ylabels]
+    figures.label_rows(axes, labels)
     shown = [m for m in members if any(m.index in panel.curves for panel in panels)]
     theory: list[Line2D] = []
+    has_marks = False
     for panel, column in zip(panels, axes, strict=True):
         in_panel = [member for member in shown if member.index in panel.curves]
         for member in in_panel:
             for ax, curve in zip(column, panel.curves[member.index], strict=True):
                 _draw_curve(ax, plot, member, curve)
+                has_marks |= curve.mark is not None
         for ax in column:
             if plot.y_scale == "symlog":
                 ax.set_yscale("symlog", linthresh=0.01)
@@ -291,18 +331,27 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
             if plot.share:
                 ax.set_ylim(-0.03, 1.03)
             for member in in_panel if plot.theory else ():
-                length = getattr(member.theory, "first_violation", None) or panel.length
-                if length < panel.length:
-                    ax.axvline(length, color=member.look.color, zorder=1, **_THEORY)
-                    theory = [figures.handle("theory length", color=figures.INK, **_THEORY)]
+                if (length := member.theory_length or panel.length) < panel.length:
+                    foot, style = ax.get_xaxis_transform(), {"color": member.stroke.color}
+                    tick = ax.plot([length] * 2, [0, 0.07], transform=foot, **style, **_THEORY)
+                    figures.tag(tick, member, f"{member.label}: theory length {length:,}")
+                    theory = [figures.mark_handle("theory length, at the axis", "|", ms=9, mew=2.5)]
             if plot.trained:
                 _draw_trained_lengths(ax, in_panel, below=panel.length)
         figures.set_title(column[0], panel.title)
         _set_x_axis(column[-1], plot, panel)
-    figure.supxlabel(plot.xlabel)
-    marks = [figures.mark_handle(plot.mark, "D")] if plot.mark else []
+        figures.set_xlabel(column[-1], plot.xlabel)
+    for panel, column in zip(panels, axes, strict=True):
+        for row, ax in enumerate(column):
+            curves = [(m, panel.curves[m.index][row]) for m in shown if m.index in panel.curves]
+            figures.label_ends(ax, [_end(m, c.x, c.y) for m, c in curves if math.isfinite(c.y[-1])])
+    last = {m.words: curves[0].y[-1] for m in shown if (curves := panels[-1].curves.get(m.index))}
+    ylabel = plot.ylabels[0].replace("\n", " ").partition(" (")[0]
+    subject = f"{ylabel[0].upper()}{ylabel[1:]}, where curves end"
+    figures.set_message(figure, message or describe_range(subject, last))
+    marks = [figures.mark_handle(plot.mark, "D")] if has_marks else []
     levels = [figures.handle(plot.levels, **figures.REFERENCE)] if plot.levels else []
-    figures.series_legend(figure, shown, [*marks, *levels, *theory])
+    figures.add_legend(figure, [*marks, *levels, *theory], below=True)
     return figure
 
 
@@ -316,8 +365,8 @@ def _set_x_axis(ax: Axes, plot: Plot, panel: Panel) -> None:
 
 
 def _draw_curve(ax: Axes, plot: Plot, member: Member, curve: Curve) -> None:
-    color = member.look.color
-    line: dict[str, Any] = {"marker": "o", **member.look.line}
+    color = member.stroke.color
+    line: dict[str, Any] = {"marker": "o", **member.stroke.line}
     if plot.bars:
         spread = curve.y - curve.low, curve.high - curve.y
         bars = ax.errorbar(curve.x, curve.y, np.abs(spread), lw=1.5, ms=4, **line)

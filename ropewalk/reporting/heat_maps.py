@@ -9,14 +9,22 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from ropewalk.reporting.members import Member, tasks
+from ropewalk.reporting.members import Member, describe_range, tasks
 from ropewalk.reporting.page import Item, make_figure
 from ropewalk.reporting.task_view import view_of
-from ropewalk.utils.figures import EMPTY, INK, folded, grid, tag
+from ropewalk.utils.figures import (
+    CELLS,
+    EMPTY,
+    INK,
+    PAPER,
+    folded,
+    grid,
+    set_message,
+    share_xlabel,
+    tag,
+)
 
-# Lightness rises evenly from dark blue to yellow, so the order survives every kind of color
-# blindness; the papers' green to red does not.
-MAP = matplotlib.colormaps["cividis"]
+MAP = matplotlib.colormaps[CELLS]
 
 
 def depth_tasks(members: Sequence[Member]) -> list[str]:
@@ -49,7 +57,7 @@ def draw_lengths(members: Sequence[Member], task: str) -> Figure:
             cells = view_of(task).grid(measured.rows)
             for name, low, high, accuracy, count in zip(*(cells or ()), strict=True):
                 color = MAP(accuracy) if count else EMPTY
-                patch = Rectangle((x, low), 1, high - low, fc=color, ec="white", lw=0.6)
+                patch = Rectangle((x, low), 1, high - low, fc=color, ec=PAPER, lw=0.6)
                 text = f"{accuracy:.2f} of {count}" if count else "not tested"
                 tag([ax.add_patch(patch)], member, f"{column}, {name}: {text}")
         lengths = [measured.length for measured in results]
@@ -59,11 +67,13 @@ def draw_lengths(members: Sequence[Member], task: str) -> Figure:
         if 0 < within < len(lengths):
             ax.axvline(within, color=INK, lw=1.4)
         ax.grid(visible=False)
-        ax.set_title(folded(member.label, 22), fontsize=9)
+        ax.set_title(folded(member.words, 22), fontsize=9)
         ax.set_yticks([0, 0.5, 1], ["start", "middle", "end"])
     panels[0].set_ylim(1, 0)
-    figure.supxlabel("context length (tokens)")
+    share_xlabel(figure, axes, "context length (tokens)")
     figure.supylabel("depth of the answer")
     colors, label = ScalarMappable(Normalize(0, 1), MAP), "accuracy (exact match)"
     figure.colorbar(colors, ax=panels, label=label, shrink=0.8, aspect=30)
+    means = {member.words: results[-1].value for member, results in shown}
+    set_message(figure, describe_range(f"Mean accuracy on {task}, longest context", means))
     return figure

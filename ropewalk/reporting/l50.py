@@ -1,7 +1,7 @@
 """Marks of effective context, the same in every figure."""
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -10,67 +10,68 @@ from matplotlib.lines import Line2D
 
 from ropewalk.evals.estimate.effective_context import UNDETERMINED, Estimate
 from ropewalk.reporting.members import Member
-from ropewalk.utils.figures import PAPER, error_bar, note, tag
+from ropewalk.utils.figures import PAPER, mark_handle, tag
 
-WIDTH = 1.8  # of intervals, points
+_BEYOND = 1.4  # length of the arrow at an open end, as a factor of tokens
 
 Point: TypeAlias = tuple[float, Member, Estimate]  # position on the x axis, and its mark's
 
 
-def _arrow(ax: Axes, x: float, y: float, length: float, **style: Any) -> list[Artist]:
-    """Draw an arrow from (x, y), `length` points upward."""
-    artist = note(ax, "", (x, y), (0, length), arrowprops={"arrowstyle": "<|-", **style})
-    return [artist.arrow_patch] if artist.arrow_patch else []
+def draw_l50(
+    ax: Axes,
+    place: float,
+    member: Member,
+    estimate: Estimate,
+    size: float = 6,
+    *,
+    row: bool = False,
+) -> None:
+    """Draw L50 with its 95% interval, at this x; in a `row`, at this y, with tokens on the x axis.
 
-
-def draw_l50(ax: Axes, x: float, member: Member, estimate: Estimate, size: float = 5) -> None:
-    """Draw L50 with its 95% interval, or an arrow if it lies beyond the distances tested.
-
-    The mark is a cross at the bottom if there is none (`Estimate.has_l50`); a bar crosses it if the
-    curve dips. An interval without a dot is undetermined.
+    An arrow leads beyond the distances tested. An interval without a dot is undetermined; a hollow
+    dot has a dip. The mark is a cross at the axis if there is none (`Estimate.has_l50`).
     """
-    l50 = estimate.mark
-    color: dict[str, Any] = {"color": member.look.color}
-    dot = {"marker": "o", "ms": size, "ls": "none", "zorder": 4, **color}
-    artists: list[Artist] = []
+    color, artists = member.stroke.color, []
+
+    def plot(tokens: Sequence[float], marker: str, transform=None, **style) -> list[Artist]:
+        x, y = tokens, [place] * len(tokens)
+        options = {"color": color, "zorder": 4, "marker": marker, **style}
+        options |= {"transform": transform} if transform else {}
+        return [*ax.plot(*((x, y) if row else (y, x)), **options)]
+
     if not estimate.has_l50:
-        bottom = ax.get_xaxis_transform()
-        artists += ax.plot(x, 0.03, "x", ms=size, mew=1.8, zorder=4, transform=bottom, **color)
-    elif estimate.verdict.startswith((">", "<")):
-        artists += ax.plot(x, l50, **dot)
-        length = 4 * size if estimate.verdict.startswith(">") else -4 * size
-        head = {"mutation_scale": 1.8 * size, "lw": WIDTH, "shrinkB": 0}
-        artists += _arrow(ax, x, l50, length, **head, **color)
+        transform = ax.get_yaxis_transform() if row else ax.get_xaxis_transform()
+        artists += plot([0.03], "x", transform, ms=size, mew=1.8)
     else:
-        low = max(estimate.ci_low, estimate.shortest)
-        high = min(estimate.ci_high, estimate.longest)
-        dot |= {"marker": "none"} if estimate.verdict == UNDETERMINED else {}
-        artists += error_bar(ax, x, l50, (low, high), elinewidth=WIDTH, capsize=size / 2, **dot)
-        ends = (low, estimate.ci_low == 0, "v"), (high, np.isinf(estimate.ci_high), "^")
-        for end, is_open, marker in ends:
-            if is_open:  # the interval continues beyond the distances tested
-                artists += ax.plot(x, end, marker, ms=0.9 * size, **color)
-    if estimate.dips and estimate.has_l50:
-        artists += ax.plot(x, l50, marker="_", ms=0.6 * size, mew=1.6, color=PAPER, zorder=5)
-    tag(artists, member, _tooltip(member, estimate, f"{estimate}; {estimate.accuracies}"))
+        low, high = estimate.ci_low, estimate.ci_high
+        if estimate.verdict.startswith((">", "<")):
+            low, high = estimate.l50, estimate.l50
+            low, high = (low, np.inf) if estimate.verdict.startswith(">") else (0, high)
+        ends = max(low, estimate.shortest / _BEYOND), min(high, estimate.longest * _BEYOND)
+        artists += plot(ends, "", lw=1.8)
+        for end, is_open, markers in ((ends[0], low == 0, "<v"), (ends[1], np.isinf(high), ">^")):
+            if is_open:
+                artists += plot([end], markers[not row], ms=size)
+        if estimate.verdict != UNDETERMINED:
+            fill = PAPER if estimate.dips else color
+            artists += plot([estimate.mark], "o", ms=size, mfc=fill, mew=1.6)
+    tag(artists, member, f"{member.label}, {estimate.task} at {estimate.length}: {estimate}")
 
 
-def _tooltip(member: Member, estimate: Estimate, text: str) -> str:
-    return f"{member.label}, {estimate.task} at {estimate.length}: {text}"
-
-
-def draw_accuracies(ax: Axes, x: float, member: Member, estimate: Estimate, size: float) -> None:
-    """Draw mean accuracy as a dot, and the worst bin as a triangle."""
-    worst = estimate.worst
-    style = {"color": member.look.color, "capsize": size / 2, "ls": "none", "zorder": 4}
-    ends = estimate.mean_accuracy_low, estimate.mean_accuracy_high
-    mean = {"marker": "o", "ms": 0.8 * size, "elinewidth": WIDTH}
-    artists = error_bar(ax, x, estimate.mean_accuracy, ends, **mean, **style)
-    ends = worst.ci_low, worst.ci_high
-    look = {"marker": "v", "ms": 0.6 * size, "elinewidth": 0.9}
-    artists += error_bar(ax, x, worst.accuracy, ends, **look, **style)
-    text = f"worst bin {estimate.worst_text}, mean {estimate.mean_text}"
-    tag(artists, member, _tooltip(member, estimate, text))
+def handles(estimates: Sequence[Estimate]) -> list[Line2D]:
+    """Return an entry of a legend for each kind of mark that these estimates have."""
+    entries = [mark_handle("effective context, with 95% interval", "o", ms=6)]
+    if any(e.has_l50 and e.dips for e in estimates):
+        entries.append(
+            mark_handle("the same; recall returns farther away", "o", mfc=PAPER, mew=1.6)
+        )
+    if any(e.has_l50 and (e.verdict.startswith(">") or np.isinf(e.ci_high)) for e in estimates):
+        entries.append(mark_handle("beyond the distances tested", ">", ms=6))
+    if any(e.verdict == UNDETERMINED for e in estimates):
+        entries.append(mark_handle("undetermined: interval only", "_", ms=12, mew=1.8))
+    if not all(e.has_l50 for e in estimates):
+        entries.append(mark_handle("not learned, or too few answers", "x", ms=6, mew=1.8))
+    return entries
 
 
 def draw_line(ax: Axes, points: Sequence[Point], number: int, count: int) -> list[Line2D]:
@@ -82,6 +83,6 @@ def draw_line(ax: Axes, points: Sequence[Point], number: int, count: int) -> lis
     shift = 2 ** (0.2 * ((number + 0.5) / count - 0.5))
     known = [(x * shift, member, e) for x, member, e in points if e.has_l50]
     for x, member, estimate in known:
-        draw_l50(ax, x, member, estimate)
+        draw_l50(ax, x, member, estimate, 5)
     line = [x for x, *_ in known], [estimate.l50 for *_, estimate in known]
-    return ax.plot(*line, lw=1.3, **points[0][1].look.line)
+    return ax.plot(*line, lw=1.3, **points[0][1].stroke.line)

@@ -12,6 +12,8 @@ from ropewalk.experiment.dotted import flatten_values
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model.rotary import Pattern
+from ropewalk.utils.figures import format_value
+from ropewalk.utils.messages import counted
 
 _ROTARY, _NONE = "model.rotary", "none"
 
@@ -25,19 +27,28 @@ def setting(config: ExperimentConfig) -> dict[str, str]:
     return {k: value for k, value in flat.items() if k not in seeds and not is_operational(k)}
 
 
-def labels(configs: Sequence[ExperimentConfig]) -> list[str]:
+def labels(configs: Sequence[ExperimentConfig], sweeps: Sequence[str] = ()) -> list[str]:
     """Return one label per config, such as `base=10`, `rotary=nope` or `base=10000,window=32`.
 
     Labels have the fewest fields that distinguish all configs, the rotary variant first, paths only
     where nothing else differs, and the fields of the model in which a few differ from most, such as
     a window. A field that is none, such as no window, is omitted.
+
+    Args:
+      configs: of the members.
+      sweeps: path of each member's sweep, "" without one. If all have one, and not the same, a
+        field that is constant within each is in no label, and equal labels end with their sweep.
     """
     settings = _settings(configs)
+    paths = {*sweeps} if all(sweeps) else set()
+    groups = [[v for v, s in zip(settings, sweeps, strict=True) if s == path] for path in paths]
 
-    def count_distinct(fields: Sequence[str]) -> int:
-        return len({tuple(values.get(field) for field in fields) for values in settings})
+    def count_distinct(fields: Sequence[str], among: Sequence[dict[str, str]] = settings) -> int:
+        return len({tuple(values.get(field) for field in fields) for values in among})
 
     fields = list(dict.fromkeys(field for values in settings for field in values))
+    if groups[1:]:
+        fields = [f for f in fields if any(count_distinct([f], group) > 1 for group in groups)]
     chosen = [_ROTARY] if count_distinct([_ROTARY]) > 1 else []
     for names in ([field for field in fields if field not in PATH_FIELDS], fields):
         while count_distinct(chosen) < count_distinct([*chosen, *names]):
@@ -50,11 +61,11 @@ def labels(configs: Sequence[ExperimentConfig]) -> list[str]:
         if differs and count_distinct([*others, field]) > count_distinct(others):
             chosen.append(field)
     # So that the name of a member in a larger report begins with its name in a smaller one.
-    chosen.sort(key=lambda f: (f != _ROTARY, f in PATH_FIELDS, fields.index(f)))
+    chosen.sort(key=lambda f: (f != _ROTARY, f in PATH_FIELDS, f != _ROTARY and fields.index(f)))
     for field in set(chosen) & set(PATH_FIELDS):
-        paths = _shorten([values[field] for values in settings])
-        settings = [{**v, field: path} for v, path in zip(settings, paths, strict=True)]
-    return [
+        shortened = _shorten([values[field] for values in settings])
+        settings = [{**v, field: path} for v, path in zip(settings, shortened, strict=True)]
+    names = [
         ",".join(
             values[field] if field == _ROTARY else f"{field.rpartition('.')[2]}={values[field]}"
             for field in chosen
@@ -63,6 +74,37 @@ def labels(configs: Sequence[ExperimentConfig]) -> list[str]:
         or values[_ROTARY]
         for values in settings
     ]
+    if not groups[1:]:
+        return names
+    return [
+        f"{name},sweep={folder}" if names.count(name) > 1 else name
+        for name, folder in zip(names, _shorten(sweeps), strict=True)
+    ]
+
+
+def as_words(label: str) -> str:
+    """Return a label as words: `base=1e6,num_heads=4` as `base 1e6, 4 heads`."""
+    name, bracket, state = label.partition(" (")
+    words = []
+    for part in re.split(r",(?![^()\[\]]*[)\]])", name):  # outside brackets
+        part, _, step = part.partition("@")
+        field, equals, value = part.partition("=")
+        if field == "num_heads":
+            part = counted(int(value), "heads")
+        elif part == "rotary=nope":
+            part = "no rotation"
+        elif equals and field.isidentifier():
+            number = re.fullmatch(r"[\d.]+(e[+-]?\d+)?", value)
+            value = format_value(float(value)) if number and float(value) else value
+            part = value if field == "rotary" else f"{field.replace('_', ' ')} {value}"
+        words.append(f"{part} at step {step}" if step else part)
+    return ", ".join(words) + bracket + state
+
+
+def sweep_of(run: RunDirectory) -> str:
+    """Return the path of a run's sweep, "" without one."""
+    folder = run.path.absolute().parent
+    return str(folder) if (folder / "sweep.json").exists() else ""
 
 
 def _shorten(paths: Sequence[str]) -> list[str]:
@@ -83,7 +125,9 @@ def name_runs(runs: Sequence[RunDirectory], configs: Sequence[ExperimentConfig])
     distinct = list(dict.fromkeys(keys))
     if len({path for path, _ in distinct}) < 2:
         return [run.name for run in runs]
-    names = dict(zip(distinct, labels([config for _, config in distinct]), strict=True))
+    sweeps = {run.path: sweep_of(run) for run in runs}
+    texts = labels([config for _, config in distinct], [sweeps[path] for path, _ in distinct])
+    names = dict(zip(distinct, texts, strict=True))
     fields: tuple[Callable[[tuple[Path, ExperimentConfig]], str], ...] = (
         lambda key: f",seed={key[1].seed}",
         lambda key: f",data.seed={key[1].data.seed}",

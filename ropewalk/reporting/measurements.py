@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import math
 import re
 from collections.abc import Mapping
 
@@ -18,6 +19,7 @@ from ropewalk.experiment.config import TRAINED, ExperimentConfig
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model.rotary.recorded import Recorded
+from ropewalk.reporting.page import NONE
 from ropewalk.reporting.predictions import Predictions, of_model
 from ropewalk.reporting.task_view import view_of
 
@@ -117,7 +119,7 @@ class Measurement:
         """`value` as text; effective context for retrieval tasks."""
         if self.kind == "retrieval":
             return str(self.estimate)
-        return f"{self.value:.{self.kind_info.decimals}f}"
+        return NONE if math.isnan(self.value) else f"{self.value:.{self.kind_info.decimals}f}"
 
     @property
     def task_columns(self) -> Mapping[str, float | str]:
@@ -129,7 +131,7 @@ def drop_diverged(run: RunDirectory, rows: Rows) -> Rows:
     """Return the rows of checkpoints saved before the run diverged."""
     if run.diverged_at is None:
         return rows
-    return {name: column[rows["step"] < run.diverged_at] for name, column in rows.items()}
+    return rows_lib.where(rows, rows["step"] < run.diverged_at)
 
 
 def measurements(rows: Rows, config: ExperimentConfig) -> list[Measurement]:

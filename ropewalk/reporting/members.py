@@ -2,6 +2,9 @@
 
 import dataclasses
 import functools
+import math
+import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -13,11 +16,11 @@ from ropewalk.experiment import stages
 from ropewalk.experiment.config import TRAINED, ExperimentConfig
 from ropewalk.experiment.items import check_newest_config, metrics_damage
 from ropewalk.experiment.run import RunDirectory
-from ropewalk.reporting.labels import labels, setting
+from ropewalk.reporting.labels import as_words, labels, setting, sweep_of
 from ropewalk.reporting.measurements import Measurement, drop_diverged, measurements
 from ropewalk.reporting.predictions import Predictions, of_model
 from ropewalk.reporting.task_view import view_of
-from ropewalk.utils.figures import Look, make_looks
+from ropewalk.utils.figures import Stroke, stroke_of
 
 LOSS_POINTS = 150
 
@@ -31,7 +34,6 @@ class Member:
       label: label unique on the page (`reporting.labels`), with the step if several stages of the
         setting are shown.
       step: step of the stage that is shown, if several stages of the setting are; else None.
-      look: color and line style.
       runs: one run directory per seed.
       seeds: ascending seeds of initialization and rows; a result row's `seed` is an index of it.
       config: configuration of the first run in this stage.
@@ -45,7 +47,6 @@ class Member:
     index: int
     label: str
     step: int | None
-    look: Look
     runs: tuple[RunDirectory, ...]
     seeds: tuple[tuple[int, int], ...]
     config: ExperimentConfig
@@ -78,6 +79,22 @@ class Member:
         return (
             None if model.window or model.masked_distances else getattr(model.rotary, "base", None)
         )
+
+    @property
+    def words(self) -> str:
+        """The label in words, for figures and sentences."""
+        return as_words(self.label)
+
+    @functools.cached_property
+    def stroke(self) -> Stroke:
+        """Color of the base, and line style of the window or of the heads, as in all figures."""
+        model = self.config.model
+        return stroke_of(getattr(model.rotary, "base", None), model.num_heads, model.window)
+
+    @property
+    def theory_length(self) -> int | None:
+        """First distance with B_m < 0, tokens; None if there is none."""
+        return self.theory.first_violation if self.theory else None
 
     @property
     def is_control(self) -> bool:
@@ -130,7 +147,7 @@ def read(
     """
     # Several paths may lead to one run.
     runs = list({run.path.resolve(): run for run in runs}.values())
-    rows = {run: rows_lib.read_run(run) for run in runs}
+    rows = {run: _share_texts(rows_lib.read_run(run)) for run in runs}
     groups: dict[tuple, dict[RunDirectory, rows_lib.Rows]] = {}
     for run in runs:
         check_newest_config(run)
@@ -151,24 +168,36 @@ def read(
             notice(line)
     members = [member for group in groups.values() for member in make_members(group)]
     members.sort(key=_page_order)
-    names = labels([member.config for member in members])
-    looks = make_looks(
-        [member.base for member in members], [m.config.model.num_heads for m in members]
-    )
+    sweeps = [sweep_of(member.runs[0]) for member in members]
+    names = labels([member.config for member in members], sweeps)
     results = []
-    for index, (member, name, look) in enumerate(zip(members, names, looks, strict=True)):
+    for index, (member, name) in enumerate(zip(members, names, strict=True)):
         state = member.diverged or member.unfinished
         label = name + member.label + (f" ({state})" if state else "")
-        results.append(dataclasses.replace(member, index=index, label=label, look=look))
+        results.append(dataclasses.replace(member, index=index, label=label))
     return results
+
+
+def _share_texts(rows: rows_lib.Rows) -> rows_lib.Rows:
+    """Return rows whose texts are references to shared objects, of eight bytes in each row."""
+    for name in [name for name, column in rows.items() if column.dtype.kind == "U"]:
+        column, texts = rows[name], np.empty(len(rows[name]), object)
+        for start in range(0, len(column), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            texts[block] = list(map(sys.intern, column[block].tolist()))
+        rows[name] = texts
+    return rows
+
+
+_BLOCK = 2**16
 
 
 def _describe_steps(rows: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[str]:
     """Yield a line for each sweep whose members, trained equally long, show rows of other steps."""
     sweeps: dict[tuple, dict[str, int]] = {}
     for run, table in rows.items():
-        folder, end = run.path.absolute().parent, stages.split(run.config)[-1].end
-        if len(table["step"]) and run.diverged_at is None and (folder / "sweep.json").exists():
+        folder, end = sweep_of(run), stages.split(run.config)[-1].end
+        if len(table["step"]) and run.diverged_at is None and folder:
             sweeps.setdefault((folder, end), {})[run.name] = table["step"].max().item()
     for (folder, _), steps in sweeps.items():
         if len(set(steps.values())) > 1:
@@ -219,12 +248,11 @@ def make_members(group: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[Member
         steps = [step for step, stage in stage_numbers.items() if stage == number] or [newest]
         config = first.config_at(max(steps))
         in_stage = np.isin(rows["step"], steps)
-        stage_rows = {name: column[in_stage] for name, column in rows.items()}
+        stage_rows = rows_lib.where(rows, in_stage)
         yield Member(
-            index=0,
+            index=0,  # `read` sets it, which depends on all members
             label=f"@{max(steps)}" if len(numbers) > 1 else "",
             step=max(steps) if len(numbers) > 1 else None,
-            look=Look("", ""),  # `read` sets index and look, which depend on all members
             runs=runs,
             seeds=seeds,
             config=config,
@@ -252,7 +280,7 @@ def _number_seeds(
     The recorded `seed` is that of the initialization only, which several runs may share.
     """
     rows = drop_diverged(run, rows)
-    for name in np.unique(rows["task"]).tolist():
+    for name in set(rows["task"].tolist()):
         try:
             evals.parse(name)
         except ValueError as error:
@@ -277,6 +305,41 @@ def describe_intervals(members: Sequence[Member]) -> str:
         return "documents (one seed)"
     single = " (documents only for members with one seed)" if 1 in counts else ""
     return f"seeds and documents{single}"
+
+
+def describe_trend(members: Sequence[Member], task: str) -> str:
+    """Return what recall does with a smaller base, as a title.
+
+    Members that differ in the base alone are compared, the smallest with the largest base: their
+    95% intervals of effective context must not overlap.
+    """
+    groups: dict[str, list[tuple[float, Estimate]]] = {}
+    for member in members:
+        if member.base is not None and task in member.estimates:
+            name = re.sub(r"\bbase=[^,@]+,?", "", member.label.partition(" (")[0])
+            groups.setdefault(name, []).append((member.base, member.estimates[task]))
+    signs = set()
+    for group in groups.values():
+        (small, first), (large, last) = (end(group, key=lambda x: x[0]) for end in (min, max))
+        if small < large and first.has_l50 and last.has_l50:
+            ends = [e.longest if e.verdict.startswith(">") else e.ci_low for e in (first, last)]
+            if first.ci_high < ends[1] and not first.verdict.startswith(">"):
+                signs.add("earlier")
+            if last.ci_high < ends[0] and not last.verdict.startswith(">"):
+                signs.add("later")
+    if len(signs) == 1:
+        return f"Recall on {task} ends {signs.pop()} with a smaller base"
+    return f"How far members recall on {task}"
+
+
+def describe_range(subject: str, values: Mapping[str, float]) -> str:
+    """Return the lowest and the highest value and whose they are, as a title."""
+    known = {name: value for name, value in values.items() if math.isfinite(value)}
+    ends = dict.fromkeys(end(known, key=known.__getitem__) for end in (min, max) if known)
+    texts = [
+        f"{known[name]:.3g} ({name})" if len(known) > 1 else f"{known[name]:.3g}" for name in ends
+    ]
+    return f"{subject}: {' to '.join(texts)}" if texts else subject
 
 
 def sort_tasks(names: Iterable[str]) -> list[str]:

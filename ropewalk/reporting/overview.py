@@ -20,13 +20,13 @@ from ropewalk.utils.version import __version__
 def describe(members: Sequence[Member], notices: Iterable[str] = ()) -> dict[str, Any]:
     """Return the variables of every page of members (templates/page.html).
 
-    They are looks, names and questions; summary; facts: the numbers of members and seeds, and the
+    They are strokes, names and questions; summary; facts: the numbers of members and seeds, and the
     trained lengths; and provenance: sentences about training data, the notices, and versions.
     """
     lengths = sorted({member.trained_length for member in members})
     runs = {run.path: run for member in members for run in member.runs}
     return {
-        "looks": [member.look for member in members],
+        "strokes": [member.stroke for member in members],
         "names": sorted({member.config.name for member in members}),
         "questions": list(dict.fromkeys(member.config.question for member in members)),
         "summary": _summarize(members),

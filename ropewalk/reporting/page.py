@@ -18,7 +18,7 @@ import matplotlib
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from ropewalk.utils.figures import NAMED, PAGE_WIDTH, STYLE, Look
+from ropewalk.utils.figures import NAMED, PAGE_WIDTH, STYLE, Stroke, phone_layout
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.messages import printable
 
@@ -59,10 +59,14 @@ class Drawing(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A saved figure: its `<svg>` element, its width as a share of the page's, and its texts."""
+    """A saved figure: its `<svg>` elements for pages and phones, its width there, and its texts.
+
+    `width` is a share of the page's.
+    """
 
     template: ClassVar = "picture.html"
     svg: Markup
+    phone_svg: Markup
     width: float
     alternative: str
     caption: str
@@ -173,21 +177,22 @@ def format_list(texts: Iterable[str]) -> Markup:
     )
 
 
-def write(out: Path, items: Iterable[Item], *, looks: Sequence[Look] = (), **page: Any) -> None:
+def write(out: Path, items: Iterable[Item], *, strokes: Sequence[Stroke] = (), **page: Any) -> None:
     """Write the page `out`, and its figures beside it as PNG and SVG.
 
     Args:
       out: an HTML file; its folder is made.
       items: parts of the page in order; the first leads the page, without its title, if it is alone
         in its section. Figures may be drawn when they are requested: then the style is set.
-      looks: by member index.
+      strokes: by member index.
       **page: other variables of templates/page.html.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     sections: dict[str, Section] = {}
+    glyphs: dict[str, str] = {}
     with matplotlib.rc_context(STYLE):
         for title, name, part in items:
-            part = _save(part, out) if isinstance(part, Drawing) else part
+            part = _save(part, out, glyphs) if isinstance(part, Drawing) else part
             section = sections.setdefault(title, Section(title=title))
             if name:
                 section.choices[name] = part
@@ -197,13 +202,21 @@ def write(out: Path, items: Iterable[Item], *, looks: Sequence[Look] = (), **pag
     is_lead = len(first.parts) == 1 and not first.choices
     lead, shown = (first, rest) if is_lead else (None, [first, *rest])
     variables = {"missing": Commands(lines=[])} | page
-    variables |= {"lead": lead, "sections": shown, "looks": looks}
+    variables |= {
+        "lead": lead,
+        "sections": shown,
+        "strokes": strokes,
+        "glyphs": Markup("".join(glyphs.values())),
+    }
     text = _TEMPLATES.get_template("page.html").render(variables)
     write_atomically(out, printable(text))
 
 
-def _save(drawing: Drawing, page: Path) -> Picture:
-    """Save a figure as PNG and SVG beside `page`, and return it as inline SVG."""
+def _save(drawing: Drawing, page: Path, glyphs: dict[str, str]) -> Picture:
+    """Save a figure as PNG and SVG beside `page`, and return it as inline SVG.
+
+    On a page, a phone has a drawing of its own. Letters are added to `glyphs`, which all share.
+    """
     name, figure = "_".join(re.findall(r"\w+", drawing.name)), drawing.draw()
     png = io.BytesIO()
     figure.savefig(png, format="png")
@@ -212,7 +225,10 @@ def _save(drawing: Drawing, page: Path) -> Picture:
     svg = _as_svg(figure)
     write_atomically(page.with_name(f"{name}.svg"), printable(svg))
     width = figure.get_figwidth() / PAGE_WIDTH
-    return Picture(svg=_inline(svg, name), width=width, **drawing.captions)
+    with phone_layout():
+        phone_svg = _inline(_as_svg(drawing.draw()), f"{name}-phone", glyphs)
+    svgs = {"svg": _inline(svg, name, glyphs), "phone_svg": phone_svg}
+    return Picture(width=width, **svgs, **drawing.captions)
 
 
 def _as_svg(figure: Figure) -> str:
@@ -224,18 +240,28 @@ def _as_svg(figure: Figure) -> str:
     return re.sub(hidden, shown, buffer.getvalue())
 
 
-def _inline(svg: str, name: str) -> Markup:
-    """Return an SVG file as a page element: scalable, with the page's colors and unique ids."""
+_GLYPH = re.compile(r'<path id="(Glyph[^"]*)"[^>]*/>\s*')
+
+
+def _inline(svg: str, name: str, glyphs: dict[str, str]) -> Markup:
+    """Return an SVG file as a page element: scalable, with the page's colors and unique ids.
+
+    The shapes of its letters are moved to `glyphs`, by id.
+    """
+    svg = svg.replace("xlink:href", "href").replace("DejaVuSans-", "Glyph")
+    glyphs |= {match[1]: match[0] for match in _GLYPH.finditer(svg)}
+    svg = _GLYPH.sub("", svg)
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' (?:width|height)="[\d.]+pt"| xmlns(?::xlink)?="[^"]+"', "", svg)
     svg = re.sub(r'\bid="(member-\d+)( [\w-]+)?"', r'class="\1\2"', svg)
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
-    svg = re.sub(r'(url\(|href=")#', rf"\1#{name}-", svg)
-    # Hundredths of a point are enough for paths; glyphs are defined in smaller units.
+    svg = re.sub(r'(url\(|href=")#(?!Glyph)', rf"\1#{name}-", svg)
+    svg = re.sub(r"(<use [^>]*translate\(\d+)\.\d+", r"\1", svg)  # tenths of a point
+    # Tenths of a point are enough for paths; glyphs are defined in smaller units.
     svg = re.sub(
         r'(?<= d=")[^"]*(?=" (?:clip-path|style))',
-        lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]),
+        lambda path: re.sub(r"(\.\d)\d+", r"\1", path[0]),
         svg,
     )
     # Each of these colors has a value for light and one for dark pages.

@@ -1,6 +1,7 @@
-"""Perplexity beside retrieval, by base: a context is superficial if only retrieval falls."""
+"""Perplexity beside retrieval: a context is superficial if only retrieval falls."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -12,64 +13,63 @@ from ropewalk.utils import figures
 
 
 def by_base(members: Sequence[Member]) -> Iterator[Item]:
-    """Yield the figure, if two or more bases have both measurements at one length."""
+    """Yield the figure, at the length at which the most members have both measurements."""
     text = next((t for t in tasks(members, "likelihood") if view_of(t).compared), "")
-    shown = {}
-    for length in sorted({length for member in members for _, length in member.trained}):
-        shown[length] = [
+    names = [task for task in tasks(members) if learned(members, task)] or tasks(members)
+    by_length = {
+        length: [
             member
             for member in members
-            if member.base is not None
-            and (text, length) in member.trained
-            and any((task, length) in member.trained for task in tasks(members))
+            if (text, length) in member.trained
+            and any((task, length) in member.trained for task in names)
         ]
-    if shown := {length: group for length, group in shown.items() if len(group) > 1}:
-        draw, arguments = draw_superficial, (members, text, shown)
-        yield make_figure("Perplexity and context", "superficial", draw, *arguments)
+        for length in sorted({length for member in members for _, length in member.trained})
+    }
+    length = max(by_length, key=lambda length: (len(by_length[length]), length), default=0)
+    if len(shown := by_length.get(length, [])) > 1:
+        arguments = shown, text, names, length
+        yield make_figure("Perplexity and context", "superficial", draw_superficial, *arguments)
 
 
 def draw_superficial(
-    members: Sequence[Member], text: str, by_length: Mapping[int, Sequence[Member]]
+    members: Sequence[Member], text: str, names: Sequence[str], length: int
 ) -> Figure:
-    """Draw perplexity relative to the best (top) and retrieval (bottom) against base, by length.
+    """Draw a row per member: perplexity relative to the best, and accuracy of each retrieval task.
 
     Args:
-      members: of the page.
+      members: with both measurements at this length.
       text: task of the perplexity.
-      by_length: members with a base and both measurements at this length.
+      names: retrieval tasks.
+      length: context length of the evaluation, tokens.
     """
-    figure, axes = figures.grid(len(by_length), rows=2, height=2.7, sharex=True, sharey="row")
-    names = [task for task in tasks(members) if learned(members, task)] or tasks(members)
-    marks = dict(zip(names, "os^DvPX*<>" * len(names), strict=False))
-    for panels, (length, shown) in zip(axes, by_length.items(), strict=True):
-        nats = [member.trained[text, length].value for member in shown]
-        with np.errstate(over="ignore"):  # infinite: a model that is wrong everywhere
-            ratios = np.exp(nats - np.min(nats, initial=np.inf, where=~np.isnan(nats)))
-        for member, ratio in zip(shown, ratios.tolist(), strict=True):
-            points = [(panels[0], "o", ratio, f"perplexity {ratio:.2f} times the best")]
-            for task in (task for task in names if (task, length) in member.trained):
-                value = member.trained[task, length].value
-                points.append((panels[1], marks[task], value, f"{task} {value:.2f}"))
-            for ax, marker, y, tooltip in points:
-                dot = ax.plot(member.base or 0, y, marker, color=member.look.color, ms=6)
-                figures.tag(dot, member, f"{member.label}: {tooltip}")
-        panels[0].set_title(f"context of {length:,}")
-        for ax in panels:
-            ax.set_xscale("log")
-            figures.label_values(
-                ax.xaxis, {m.base: figures.format_value(m.base) for m in shown if m.base}
-            )
-    for top, bottom in axes:
-        # A limit of at least 2 keeps differences of a few per cent small.
-        highest = max(2.0, 1.1 * top.get_ylim()[1])
-        top.set_ylim(1 - 0.1 * (highest - 1), highest)
-        bottom.set_ylim(-0.03, 1.05)
-    figures.label_rows(axes, ("perplexity / best", "accuracy, mean\nover distances"))
-    figure.supxlabel("RoPE base (log scale)")
-    figures.series_legend(
-        figure,
-        [member for member in members if any(member in shown for shown in by_length.values())],
-        [figures.mark_handle(task, marks[task], ms=6) for task in names if names[1:]],
-        marker="o",
-    )
+    words = [member.words for member in members]
+    figure, axes, rows = figures.row_panels(1 + len(names), members, words)
+    nats = np.array([member.trained[text, length].value for member in members])
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite: wrong everywhere
+        ratios = np.exp(nats - np.min(nats, initial=np.inf, where=~np.isnan(nats)))
+    for y, member, ratio in zip(rows, members, ratios.tolist(), strict=True):
+        values = [(axes[0], ratio, f"perplexity {ratio:.2f} times the best")]
+        for ax, task in zip(axes[1:], names, strict=True):
+            if measured := member.trained.get((task, length)):
+                values.append((ax, measured.value, f"{task} {measured.value:.2f}"))
+        for ax, value, tooltip in values:
+            dot = ax.plot(value, y, "o", color=member.stroke.color, ms=6, zorder=4)
+            figures.tag(dot, member, f"{member.label}: {tooltip}")
+    highest = max([1.5, *(1.1 * ratio for ratio in ratios if math.isfinite(ratio))])
+    axes[0].set_xlim(1 - 0.05 * (highest - 1), highest)
+    figures.set_xlabel(axes[0], f"perplexity / best, at {length:,} tokens")
+    for ax, task in zip(axes[1:], names, strict=True):
+        ax.set_xlim(-0.03, 1.05)
+        figures.set_xlabel(ax, f"accuracy on {task}, mean over distances")
+    recall = {
+        (member.is_control, measured.value): (name, ratio)
+        for member, name, ratio in zip(members, words, ratios.tolist(), strict=True)
+        if (measured := member.trained.get((names[0], length))) and math.isfinite(ratio)
+    }
+    message = f"Perplexity beside recall at {length:,} tokens"
+    if recall:
+        _, value = lowest = min(recall)
+        name, ratio = recall[lowest]
+        message = f"{name}: {ratio:.2f} times the best perplexity, but accuracy {value:.2f}"
+    figures.set_message(figure, message[0].upper() + message[1:])
     return figure

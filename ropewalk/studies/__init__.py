@@ -8,9 +8,6 @@ claims name; `rows/CARD.jsonl.xz` has the measured rows. The package itself may 
     sections(cards, rows)     yields more parts of the report (`reporting.page.Item`)
 """
 
-import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
-
-# isort: split
 import importlib
 import importlib.util
 import inspect

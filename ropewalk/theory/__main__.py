@@ -1,8 +1,5 @@
 """`ropewalk theory COMMAND ...`: bounds and capability of a base, variant, or run."""
 
-import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
-
-# isort: split
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # products are small: more threads only wait

@@ -52,8 +52,8 @@ def cosine_sum(inv_freq: np.ndarray, distances: np.ndarray) -> np.ndarray:
       distances: integers of any shape, in tokens.
 
     Returns:
-      float64, the shape of `distances`; absolute error below (R + 4) * 3e-15 for
-      |m| < 2**31, so below 1e-12 up to head_dim 512.
+      float64, the shape of `distances`; absolute error below (R + 4) * 3e-15 for distances
+      within 2**31, so below 1e-12 up to head_dim 512.
 
     Raises:
       ValueError: for a distance beyond 2**31.

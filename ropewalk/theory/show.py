@@ -258,23 +258,25 @@ def draw_wavelengths(reports: Sequence[Report]) -> Figure:
     lengths = sorted({report.length for report in reports})
     highest = max(max(report.wavelength[report.inv_freq != 0], default=1) for report in reports)
     top = 3 * max(highest, *lengths)
-    looks = figures.make_looks([report.base for report in reports], [1] * len(reports))
-    for (ax,), report, look in zip(axes, reports, looks, strict=True):
+    for (ax,), report in zip(axes, reports, strict=True):
         for other in (*reports, report):
             # The pair as a share of the head, so that heads of different sizes compare.
             depth = np.arange(len(other.inv_freq)) / len(other.inv_freq)
             is_rotated = other.inv_freq != 0
             style = {"color": figures.GRID, "lw": 1, "zorder": 1}
             if other is report:
-                style = {"color": look.color, "lw": 2}
+                style = {"color": figures.stroke_of(report.base).color, "lw": 2}
                 ax.plot(depth[~is_rotated], [top] * (~is_rotated).sum(), "^", ms=4, **style)
             ax.plot(depth[is_rotated], other.wavelength[is_rotated], **style)
         for length in lengths:
             ax.axhline(length, **figures.REFERENCE)
         figures.power_axis(ax.yaxis)
-        ax.set_title(figures.folded(report.name), fontsize=7.5)
+        ax.set_title(figures.folded(report.name), fontsize=8)
     figure.supxlabel("pair, as a share of the head (fastest at 0)")
     figure.supylabel("wavelength (tokens per cycle, log scale)")
+    slowest = [max(report.wavelength[report.inv_freq != 0], default=0) for report in reports]
+    ends = " to ".join(f"{value:,.0f}" for value in dict.fromkeys([min(slowest), max(slowest)]))
+    figures.set_message(figure, f"The slowest pair turns once in {ends} tokens")
     names = ", ".join(f"{length:,}" for length in lengths)
     handles = [figures.handle(f"context of {names} tokens", **figures.REFERENCE)]
     if len(reports) > 1:
@@ -293,17 +295,21 @@ def draw_slowest(reports: Sequence[Report]) -> Figure:
     """
     figure = figures.new_figure(9.2, 0.8 + 1.7 * len(reports))
     axes = figure.subplots(len(reports), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-    looks = figures.make_looks([report.base for report in reports], [1] * len(reports))
-    for ax, report, look in zip(axes, reports, looks, strict=True):
+    for ax, report in zip(axes, reports, strict=True):
         speed = 2 * np.pi / max(report.wavelength[report.inv_freq != 0], default=np.inf)
+        color = figures.stroke_of(report.base).color
         for end, width in ((report.longer or report.length, 1), (report.length, 3)):
             distances = np.linspace(0, end, _MAX_POINTS)
-            ax.plot(distances, np.cos(distances * speed), color=look.color, lw=width)
+            ax.plot(distances, np.cos(distances * speed), color=color, lw=width)
         ax.axvline(report.length, **figures.REFERENCE)
         figures.set_title(ax, report.name)
     axes[-1].set(xlabel="distance m (tokens)", xlim=(0, None))
     axes[-1].xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     figure.supylabel("cos(m ω) of the slowest pair")
+    turns = [max(report.wavelength[report.inv_freq != 0], default=np.inf) for report in reports]
+    shares = [report.length / turn for report, turn in zip(reports, turns, strict=True)]
+    ends = " to ".join(dict.fromkeys(f"{share:.2g}" for share in (min(shares), max(shares))))
+    figures.set_message(figure, f"The slowest pair completes {ends} turns within the context")
     return figure
 
 
@@ -320,8 +326,7 @@ def draw_curves(curves: Mapping[str, np.ndarray], length: int, bound: str = "b_m
     figure = figures.new_figure(9.2, 0.8 + 1.7 * len(curves))
     axes = figure.subplots(len(curves), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     distances = np.unique(np.linspace(0, length - 1, min(length, _MAX_POINTS)).astype(np.int64))
-    looks = figures.make_looks(list(map(_base, curves.values())), [1] * len(curves))
-    for ax, (name, inv_freq), look in zip(axes, curves.items(), looks, strict=True):
+    for ax, (name, inv_freq) in zip(axes, curves.items(), strict=True):
         if bound == "attention":
             values, title = decay.attention_bound(inv_freq, distances), name
             values = values / values[0]
@@ -334,11 +339,23 @@ def draw_curves(curves: Mapping[str, np.ndarray], length: int, bound: str = "b_m
             if first is not None:
                 ax.axvline(first, color=figures.INK, lw=1, ls=figures.DASHED)
                 title = f"{name}: first Bₘ < 0 at {first:,} tokens"
-        ax.plot(distances, values, color=look.color, lw=0.8)
+        ax.plot(distances, values, color=figures.stroke_of(_base(inv_freq)).color, lw=0.8)
         figures.set_title(ax, title)
     axes[-1].set(xlabel="distance m (tokens)", xlim=(0, length))
     axes[-1].xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     figure.supylabel("bound / bound at 0" if bound == "attention" else "Bₘ = Σ cos(m ωᵢ)")
+    message = "How fast the bound of a logit falls with distance"
+    if bound != "attention":
+        known = {
+            base: decay.first_violation(inv_freq, length) or math.inf
+            for inv_freq in curves.values()
+            if (base := _base(inv_freq))
+        }
+        firsts = [known[base] for base in sorted(known)]
+        is_growing = len(firsts) > 1 and firsts == sorted(firsts) and firsts[0] < firsts[-1]
+        message = "The distance at which Bₘ first turns negative"
+        message += " is shorter with a smaller base" * is_growing
+    figures.set_message(figure, message)
     return figure
 
 
@@ -363,9 +380,13 @@ def draw_smallest_bases(rows: Sequence[Mapping]) -> Figure:
     lengths = [row["length"] for row in rows]
     certified: dict[str, Any] = {"marker": "o", "color": figures.INK, "lw": 1.4, "ms": 5}
     many_pairs: dict[str, Any] = {"color": figures.FAINT, "lw": 1.4, "ls": figures.DASHED}
-    ax.plot(lengths, [row["asymptotic"] for row in rows], **many_pairs)
-    handles = [figures.handle("certified", **certified)]
-    handles.append(figures.handle("infinitely many pairs:\nL / x₀ (docs/theory.md)", **many_pairs))
+    curves = {
+        "certified": ("high", certified),
+        "infinitely many pairs: L / x₀ (docs/theory.md)": ("asymptotic", many_pairs),
+    }
+    for key, style in curves.values():
+        ax.plot(lengths, [row[key] for row in rows], **style)
+    handles = []
     published = ("men_2024", "D", 9, "Men et al. 2024, Table 2"), ("su_2024", "x", 8, "Su 2024")
     for key, marker, size, label in published:
         points = [(row["length"], row[key]) for row in rows if row[key] is not None]
@@ -374,12 +395,20 @@ def draw_smallest_bases(rows: Sequence[Mapping]) -> Figure:
             handles.append(
                 figures.mark_handle(label, marker, color=figures.FAINT, ms=size, mew=1.8)
             )
-    ax.plot(lengths, [row["high"] for row in rows], **certified)
     figures.token_axis(ax.xaxis)
     figures.power_axis(ax.yaxis)
     ax.set_xlabel("context length L (tokens, log scale)")
     ax.set_ylabel("smallest base with Bₘ ≥ 0\nfor all m < L (log scale)")
-    figures.add_legend(figure, handles)
+    last, text = lengths[-1], figures.format_value(float(f"{rows[-1]['high']:.3g}"))
+    figures.set_message(figure, f"A context of {last:,} tokens needs a base of {text} or more")
+    figures.label_ends(
+        ax,
+        [
+            figures.End(last, rows[-1][key], name, style["color"])
+            for name, (key, style) in curves.items()
+        ],
+    )
+    figures.add_legend(figure, handles, below=True)
     return figure
 
 
@@ -399,24 +428,28 @@ def draw_capabilities(
     num_points = round(2 * math.log2(length)) + 1  # one per half octave
     lengths = np.unique(np.geomspace(1, length, num_points).round().astype(int))
     counts = {2**power for power in range(len(inv_freq_NR).bit_length())} | {len(inv_freq_NR)}
-    handles = []
-    looks = figures.make_looks([1.0] * len(counts), sorted(counts))
-    for count, look in zip(sorted(counts), looks, strict=True):
+    ends = []
+    for count in sorted(counts):
+        stroke = figures.stroke_of(_base(inv_freq_NR[0]), count)
         values = [capability(inv_freq_NR[:count], m).value for m in lengths.tolist()]
         # Heads attain at least this value at every shorter length.
         values = np.maximum.accumulate(values[::-1])[::-1]
-        ax.plot(lengths, values, marker="o", ms=4, lw=1.7, **look.line)
+        ax.plot(lengths, values, marker="o", ms=4, lw=1.7, **stroke.line)
         label = counted(count, "heads") + " (at least)" * (count > 1)
-        handles.append(figures.handle(label, lw=2.2, **look.line))
+        ends.append(figures.End(lengths[-1], values[-1], label, stroke.color))
+    message = f"{ends[-1].name}: D_H is {ends[-1].y:.3g} at {lengths[-1]:,} tokens"
     if num_others is not None:
-        ax.axhline(required_capability(num_others), **figures.REFERENCE)
-        label = f"needed for accuracy .5\namong {num_others} other keys"
-        handles.append(figures.handle(label, **figures.REFERENCE))
+        needed = required_capability(num_others)
+        ax.axhline(needed, **figures.REFERENCE)
+        label = f"needed for accuracy .5 among {num_others} other keys"
+        ends.append(figures.End(lengths[-1], needed, label, figures.FAINT))
+        message += f"; accuracy .5 among {num_others} other keys needs {needed:.3g}"
     figures.token_axis(ax.xaxis)
     ax.set_xlabel("length M (tokens, log scale)")
     ax.set_ylabel("capability D_H\n(standard deviations)")
     ax.set_ylim(bottom=0)
-    figures.add_legend(figure, handles, handlelength=5)  # to tell dashes apart
+    figures.set_message(figure, message)
+    figures.label_ends(ax, ends)
     return figure
 
 

@@ -9,9 +9,6 @@ memory per device and whether it fits, the attention kernel, and the bytes that 
 kind of collective. Time comes from measured rates: `--check --devices N`.
 """
 
-import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
-
-# isort: split
 import argparse
 import dataclasses
 import json

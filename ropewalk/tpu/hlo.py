@@ -7,10 +7,11 @@ import collections
 import dataclasses
 import math
 import re
-from typing import NamedTuple
 
-# An array's type: bf16[8,16].
+# The sizes of an array in its type: bf16[8,16].
 _SHAPE = re.compile(r"([a-z]+(\d*)[a-z0-9]*)\[([\d,]*)\]")
+# Name, type, opcode, then operands and attributes. A type has no word before a parenthesis.
+_INSTRUCTION = re.compile(r" +(?:ROOT )?%?([\w.\-]+) = (.*?) ?\b([a-z][a-z0-9\-]*)\((.*)")
 KINDS = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute")
 # Attributes that name the computations that an instruction runs, without those of reductions.
 _CALLS = {
@@ -49,44 +50,44 @@ class Collective:
         return self.count * passes * self.num_bytes * (self.group - 1) / self.group
 
 
-class _Instruction(NamedTuple):
-    type: str
-    opcode: str
-    rest: str  # operands and attributes
-
-
 def collectives(text: str) -> list[Collective]:
     """Return the collectives of a program.
 
     An asynchronous collective appears in several fusions (its start, steps and end) with the same
     channel, and counts once.
     """
-    entry, computations = _parse(text)
+    # Of each instruction its type, opcode, and rest.
+    computations: dict[str, dict[str, tuple[str, str, str]]] = {}
+    entry = current = ""
+    for line in text.splitlines():
+        if match := re.match(r"(ENTRY )?%?(\S+) .*->.*\{$", line):
+            current, entry = match[2], match[2] if match[1] else entry
+            computations[current] = {}
+        elif match := _INSTRUCTION.match(line):
+            computations[current][match[1]] = match[2], match[3], match[4]
     runs: collections.Counter[str] = collections.Counter()
     fused: set[str] = set()  # computations that are the body of one instruction
 
     def visit(name: str, times: int) -> None:
         runs[name] += times
-        for instruction in computations[name].values():
-            is_loop = instruction.opcode == "while"
-            for called in _called(instruction):
-                if instruction.opcode not in _CALLS:
-                    fused.add(called)
-                visit(called, times * (_trips(instruction, computations) if is_loop else 1))
+        for _, opcode, rest in computations[name].values():
+            trips = _trips(rest, computations) if opcode == "while" else 1
+            for called in _called(rest, _CALLS.get(opcode, "calls")):
+                fused.update([called] * (opcode not in _CALLS))
+                visit(called, times * trips)
 
     visit(entry, 1)
     result: dict[str, Collective] = {}
     for computation, times in runs.items():
-        for name, instruction in computations[computation].items():
+        for name, (type_, opcode, rest) in computations[computation].items():
             # The type of a pair's end is that of the results; the start has the attributes.
-            kind, rest = instruction.opcode.removesuffix("-done"), instruction.rest
+            kind = opcode.removesuffix("-done")
             if kind not in KINDS:
                 continue
-            if kind != instruction.opcode:
-                rest = computations[computation][_names(rest)[0]].rest
-            group, num_bytes = _group_size(rest), _num_bytes(instruction.type)
-            if kind == "reduce-scatter":
-                num_bytes *= group
+            if kind != opcode:
+                *_, rest = computations[computation][re.findall(r"%([\w.\-]+)", rest)[0]]
+            group = _group_size(rest)
+            num_bytes = _num_bytes(type_) * (group if kind == "reduce-scatter" else 1)
             # libtpu writes a reduce-scatter as an all-reduce of which each chip keeps a slice.
             if kind == "all-reduce" and computation.startswith("all-reduce-scatter"):
                 kind = "reduce-scatter"
@@ -96,52 +97,26 @@ def collectives(text: str) -> list[Collective]:
     return [collective for collective in result.values() if collective.group > 1]
 
 
-def _parse(text: str) -> tuple[str, dict[str, dict[str, _Instruction]]]:
-    """Return the name of the entry, and the instructions of each computation by name."""
-    entry, computations, current = "", {}, {}
-    for line in text.splitlines():
-        if line.endswith("{") and not line.startswith(" ") and "->" in line:
-            name = line.removeprefix("ENTRY ").split(" ")[0].lstrip("%")
-            current = computations[name] = {}
-            entry = name if line.startswith("ENTRY") else entry
-        elif match := re.match(r" +(?:ROOT )?%?([\w.\-]+) = (.*)", line):
-            name, right = match.groups()
-            # The opcode is the first word with a parenthesis; a type has none, or begins with one.
-            opcode = re.search(r" ([a-z][a-z0-9\-]*)\(", f" {right}" if right[0] != "(" else right)
-            if opcode:
-                start = opcode.start() - (right[0] != "(")
-                current[name] = _Instruction(right[: max(0, start)], opcode[1], right[start:])
-    return entry, computations
-
-
-def _called(instruction: _Instruction, attributes: str = "") -> list[str]:
-    """Return the computations named by attributes of an instruction; by default those it runs."""
-    attributes = attributes or _CALLS.get(instruction.opcode, "calls")
-    values = re.findall(rf"\b(?:{attributes})=(\{{[^}}]*\}}|[^\s,]+)", instruction.rest)
+def _called(rest: str, attributes: str) -> list[str]:
+    values = re.findall(rf"\b(?:{attributes})=(\{{[^}}]*\}}|[^\s,]+)", rest)
     return re.findall(r"[\w.\-]+", " ".join(values))
 
 
-def _trips(loop: _Instruction, computations: dict[str, dict[str, _Instruction]]) -> int:
+def _trips(rest: str, computations: dict) -> int:
     """Return the iterations that XLA knows, or the number that the counter is compared with."""
-    if known := re.search(r'"known_trip_count":\{"n":"(\d+)"', loop.rest):
+    if known := re.search(r'"known_trip_count":\{"n":"(\d+)"', rest):
         return int(known[1])
-    (condition,) = _called(loop, "condition")
-    constants = (i.rest for i in computations[condition].values() if i.opcode == "constant")
-    return max(map(int, re.findall(r"constant\((\d+)\)", " ".join(constants))), default=1)
-
-
-def _names(text: str) -> list[str]:
-    return re.findall(r"%([\w.\-]+)", text)
+    condition = computations[_called(rest, "condition")[0]].values()
+    numbers = [re.match(r"\d+", rest) for _, opcode, rest in condition if opcode == "constant"]
+    return max((int(number[0]) for number in numbers if number), default=1)
 
 
 def _num_bytes(text: str) -> int:
     """Return the bytes of all arrays of a type."""
-    return sum(
-        math.prod(int(n) for n in dims.split(",") if n)
-        * (8 if dtype == "pred" else int(digits or 0))
-        // 8
-        for dtype, digits, dims in _SHAPE.findall(text)
-    )
+    arrays = _SHAPE.findall(text)
+    bits = [8 if dtype == "pred" else int(digits or 0) for dtype, digits, _ in arrays]
+    counts = [math.prod(map(int, filter(None, sizes.split(",")))) for *_, sizes in arrays]
+    return sum(n * size // 8 for n, size in zip(counts, bits, strict=True))
 
 
 def _group_size(text: str) -> int:
@@ -154,9 +129,8 @@ def _group_size(text: str) -> int:
     _, _, groups = text.partition("replica_groups=")
     if groups.startswith("mesh["):
         sizes = dict(re.findall(r"'(\w+)'=(\d+)", groups.partition("]")[0]))
-        chosen = groups.partition("{")[2].partition("}")[0]
         # A part of an axis: 'b':(2)8 are 8 of the chips along b, after an outer part of 2.
-        axes = re.findall(r"'(\w+)'(?::\(\d+\)(\d+))?", chosen)
+        axes = re.findall(r"'(\w+)'(?::\(\d+\)(\d+))?", groups.partition("{")[2].partition("}")[0])
         return math.prod(int(part or sizes[name]) for name, part in axes)
     if groups.startswith("["):
         return int(re.findall(r"(\d+)\]<=", groups)[0])

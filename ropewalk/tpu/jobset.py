@@ -8,9 +8,6 @@ The manifests go to standard output; tpu/apply.sh passes them to kubectl. --work
 gs://BUCKET/DIR. With a bucket nothing is mounted, and the image needs the extra `gcs`.
 """
 
-import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
-
-# isort: split
 import json
 import os
 import re

@@ -20,16 +20,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh
 
-from ropewalk.data import pipeline
 from ropewalk.data.config import DataConfig
 from ropewalk.data.mixture import describe_epochs
-from ropewalk.data.prepare import open_source
 from ropewalk.data.source import Source
 from ropewalk.data.store import store_dtype
 from ropewalk.data.tokenizing import names_held_out
 from ropewalk.experiment import dotted
 from ropewalk.experiment.config import ExperimentConfig
-from ropewalk.experiment.cost import count_flops, nearest_rate, peak_flops, peak_of, seconds_on
+from ropewalk.experiment.cost import (
+    count_flops,
+    describe_shares,
+    nearest_rate,
+    peak_flops,
+    peak_of,
+    seconds_on,
+)
 from ropewalk.experiment.devices import device_memory
 from ropewalk.experiment.stages import Stage
 from ropewalk.model.axes import products_dtype
@@ -49,7 +54,7 @@ _SIDE, _REPEATS = 1024, 4  # of the matrix product
 _CHIP = "H100"  # where other devices than those of this process will train
 
 
-def describe(checks: Sequence[Checked], *, is_elsewhere: bool) -> list[str]:
+def describe_estimates(checks: Sequence[Checked], *, is_elsewhere: bool) -> list[str]:
     """Return lines about the rows, passes over the text, memory, time and disk.
 
     Args:
@@ -63,9 +68,9 @@ def describe(checks: Sequence[Checked], *, is_elsewhere: bool) -> list[str]:
         num_bytes += len(checked.runs) * checkpoint_bytes([stage for stage, *_ in checked.stages])
         for (stage, *_), data in zip(checked.stages, checked.sources, strict=True):
             lines[_rows(data)] = None
-            if data.has_text and not pipeline.absent_files(data):
+            if data.has_text and data in checked.texts:
                 vocab_size = stage.config.model.vocab_size
-                source = open_source(data)
+                source = checked.texts[data].source
                 tokens, held_out = (_tokens(source, vocab_size, split) for split in (False, True))
                 texts[data] = tokens * store_dtype(vocab_size).itemsize
                 share = 1 - data.retrieval_fraction
@@ -252,11 +257,10 @@ def _time(checks: Sequence[Checked], is_elsewhere: bool) -> str:
         scale = f"the peak of {counted(jax.device_count(), 'devices')} of this machine"
         if peak is None:
             kind, peak, scale = "cpu", _matmul_rate(), "this machine's rate of matrix products"
-    rates = sorted({nearest_rate(kind, stage.config) for stage in left}, key=lambda x: x.share)
-    shares = " to ".join(f"{rate.share:.0%}" for rate in dict.fromkeys([rates[0], rates[-1]]))
+    chips = sorted({nearest_rate(kind, stage.config).chip for stage in left})
     return (
-        f"time: {flops:.2g} FLOPs, about {duration(seconds_on(kind, peak, left))} at {shares} of "
-        f"{scale}, as measured on one {' and '.join(sorted({rate.chip for rate in rates}))}; "
+        f"time: {flops:.2g} FLOPs, about {duration(seconds_on(kind, peak, left))} at "
+        f"{describe_shares(kind, left)} of {scale}, as measured on one {' and '.join(chips)}; "
         "compilation and evaluation come on top"
     )
 

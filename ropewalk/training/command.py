@@ -1,8 +1,5 @@
 """The command line of train.py and sweep.py: parse, check or train, print."""
 
-import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
-
-# isort: split
 import argparse
 import dataclasses
 import functools
@@ -192,7 +189,9 @@ def _launch(parser: Parser, arguments: argparse.Namespace, make: Callable[..., S
                 checks = check_sweep(part, elsewhere)
                 for checked in checks:
                     lines |= dict.fromkeys(checked.describe())
-                lines |= dict.fromkeys(budget.describe(checks, is_elsewhere=bool(elsewhere)))
+                lines |= dict.fromkeys(
+                    budget.describe_estimates(checks, is_elsewhere=bool(elsewhere))
+                )
             print(*lines if distributed.is_primary_host() else (), sep="\n")
             return 0
         finished = train_sweep(sweep, command=typed_command())

@@ -127,11 +127,12 @@ class StageLog:
         )
         self._task = self._bar.add_task(label, total=stage.end, values="compiling")
         self._next_line, self._val_loss, self.summary = 0.0, "", ""
+        self._notebook_line: Any = None
 
     def __enter__(self) -> "StageLog":
         self._start = time.perf_counter()
         if not self._console.is_terminal:
-            self._console.print(f"{self._label}: compiling the train step")
+            self._print_progress(f"{self._label}: compiling the train step")
         self._bar.start()
         return self
 
@@ -205,7 +206,19 @@ class StageLog:
         if not self._console.is_terminal and due:
             # About twenty lines a run, however long it is.
             self._next_line = step + end / 20
-            self._console.print(f"{self._label}: step {step}/{end}  {values}")
+            self._print_progress(f"{self._label}: step {step}/{end}  {values}")
+
+    def _print_progress(self, line: str) -> None:
+        """Print a line; in a notebook, replace the one before."""
+        if not self._console.is_jupyter:
+            self._console.print(line)
+        elif self._notebook_line is None:
+            from IPython.display import display  # pyright: ignore[reportMissingImports]
+
+            text = {"text/plain": line}
+            self._notebook_line = display(text, raw=True, display_id=True)
+        else:
+            self._notebook_line.update({"text/plain": line}, raw=True)
 
 
 def _finish_time(scalar: jax.Array) -> float:

@@ -275,6 +275,8 @@ def train_stage(
             try:
                 batch = batches.read_next()
             except UnreachableError:
+                if trainer.interrupts.received:  # by the data workers too
+                    continue
                 if jax.process_count() == 1:
                     if step > saved_step:
                         _save(trainer, stages, batches, log)

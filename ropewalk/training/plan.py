@@ -11,8 +11,9 @@ from jax.sharding import Mesh
 
 from ropewalk import evals
 from ropewalk.data import pipeline
+from ropewalk.data import prepare as preparation
 from ropewalk.data.config import DataConfig
-from ropewalk.data.pipeline import TrainingData
+from ropewalk.data.pipeline import TrainingData, absent_files
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.experiment import distributed
 from ropewalk.experiment.checkpoint import shape_difference
@@ -49,6 +50,7 @@ class Checked:
       axes: number of devices along each axis of the mesh.
       steps: of the checkpoints that all members have, oldest first.
       tokenizers: those that exist already, of named files and of the runs to start from.
+      texts: plans of the preparation of `sources`, but for those that are not on this machine.
     """
 
     members: Sequence[Member]
@@ -57,6 +59,7 @@ class Checked:
     axes: dict[str, int]
     steps: Sequence[int]
     tokenizers: Tokenizers
+    texts: dict[DataConfig, preparation.Plan]
 
     @property
     def config(self) -> ExperimentConfig:
@@ -126,7 +129,11 @@ class Checked:
         sources = (
             f"data.source={data.source}: {line}"
             for data in dict.fromkeys(self.sources)
-            for line in pipeline.describe_source(data)
+            for line in (
+                self.texts[data].describe()
+                if data in self.texts
+                else [f"not on this machine, and not checked: {', '.join(absent_files(data))}"]
+            )
         )
         return [
             f"config: {config.name}, {describe_size(config.model)}{members}",
@@ -244,14 +251,14 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
         where = f"start_from={member.config.start_from}"
         tokenizers[where] = parent.tokenizer_path, parent.tokenizer
     sources = [runs[0].with_own_tokenizer(stage.config.data) for stage, *_ in stages]
-    known = {
+    texts = {
         data: pipeline.check_data(data)
         for data in dict.fromkeys(sources)
-        if not (elsewhere and pipeline.absent_files(data))
+        if not (elsewhere and absent_files(data))
     }
     for number, data in enumerate(sources):
-        if data.tokenizer and (tokenizer := known.get(data)):
-            tokenizers[f"stage {number}"] = data.tokenizer, tokenizer
+        if data in texts and (tokenizer := texts[data].tokenizer):
+            tokenizers[f"stage {number}"] = str(data.tokenizer), tokenizer
     _check_tokenizers(tokenizers, config.model.vocab_size)
     return Checked(
         members=members,
@@ -260,6 +267,7 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
         axes=axes,
         steps=steps,
         tokenizers=tokenizers,
+        texts=texts,
     )
 
 
@@ -283,7 +291,7 @@ def complete_plan(checked: Checked) -> Plan:
     if config.start_from and not start_step:
         params = starting_params(members, shardings_of(targets[0]).params)
     with distributed.refusing_together():
-        opened = list(map(pipeline.open_data, checked.sources))
+        opened = [pipeline.open_data(x, checked.texts[x].write()) for x in checked.sources]
         texts = [data.fingerprint for data in opened]
         held_out = [data.held_out_fingerprint for data in opened]
         for run in filter(RunDirectory.is_started, checked.runs):

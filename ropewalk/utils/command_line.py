@@ -152,8 +152,8 @@ def next_command(name: str, *arguments: object) -> str:
         start = ["python", str(program.with_name(f"{name}.py"))]
     elif program.name.startswith("ropewalk "):
         start = ["ropewalk", name]
-    own = [word for path in allowed() for word in ("--own", os.path.relpath(path))]
-    return " ".join([*start, *map(_quote, [*arguments, *own])])
+    files = [word for path in allowed() for word in ("--own", os.path.relpath(path))]
+    return " ".join([*start, *map(_quote, [*arguments, *files])])
 
 
 def _quote(argument: object) -> str:

@@ -1,12 +1,12 @@
 """Prepare the process of a command; end it in one line if Python lacks the packages of ropewalk.
 
-Commands import it first: otherwise the first package that is missing would print a traceback, and
-so would Ctrl-C during the seconds of other imports. (Before it, Python itself starts: 0.1 s.)
+`ropewalk` imports it first: otherwise the first package that is missing would print a traceback,
+and so would Ctrl-C during the seconds of other imports. (Before it, Python itself starts: 0.1 s.)
 
 Variables that a user exports for other programs do not reach a command: MPLBACKEND, which Jupyter
-sets to a backend of its own Python, and those of JAX that change what its functions return
-(`_JAX`), initial parameters for example. Standard output takes every character, whatever its
-encoding.
+sets to a backend of its own Python, PYTHONOPTIMIZE=2, which removes the docstrings that `--help`
+prints, and those of JAX that change what its functions return (`_JAX`), initial parameters for
+example. Standard output takes every character, whatever its encoding.
 """
 
 import sys  # the other modules are imported below, where Ctrl-C already ends in one line
@@ -28,14 +28,6 @@ from pathlib import Path  # noqa: E402
 
 _ROOT = Path(__file__).resolve().parents[2]
 
-if importlib.util.find_spec("sentencepiece") is None:  # required, and rarely anywhere else
-    activate = _ROOT / ".venv/bin/activate"
-    command = f"source {os.path.relpath(activate)}"
-    if not activate.exists():
-        command = f"make -C {os.path.relpath(_ROOT)} setup && {command}"
-    print(f"{sys.executable} lacks the packages of ropewalk. Run: {command}", file=sys.stderr)
-    sys.exit(2)
-
 _JAX = (
     *("JAX_ENABLE_X64", "JAX_NUMPY_DTYPE_PROMOTION", "JAX_NUMPY_RANK_PROMOTION"),
     *("JAX_DEFAULT_PRNG_IMPL", "JAX_THREEFRY_PARTITIONABLE", "JAX_RANDOM_SEED_OFFSET"),
@@ -43,7 +35,7 @@ _JAX = (
 
 
 def _ignore_late_reads(unraisable) -> None:
-    """Report an error in a destructor or thread, but none of reads that came too late.
+    """Report an error in a destructor or thread, unless a read ended after its event loop.
 
     After a damaged file of a checkpoint, orbax closes its event loop, and TensorStore's threads
     still report there what they read.
@@ -59,11 +51,22 @@ def _is_command() -> bool:
     """Return whether this process is a command of ropewalk, not a notebook or another program."""
     program = Path(sys.argv[0] if sys.argv else "").absolute()
     is_script = program.parent == _ROOT and program.stem in _SCRIPTS
-    is_module = _ROOT / "ropewalk" in program.parents  # `python -m ropewalk.theory`
-    return is_script or is_module or program.name.startswith(("ropewalk ", "python -m ropewalk "))
+    # `-m` while Python imports this package to find the module that it runs.
+    return is_script or program.name in ("ropewalk", "-m") or _ROOT / "ropewalk" in program.parents
 
 
 if _is_command():
+    if importlib.util.find_spec("sentencepiece") is None:  # required, and rarely anywhere else
+        activate = _ROOT / ".venv/bin/activate"
+        command = f"source {os.path.relpath(activate)}"
+        if not activate.exists():
+            command = f"make -C {os.path.relpath(_ROOT)} setup && {command}"
+        print(f"{sys.executable} lacks the packages of ropewalk. Run: {command}", file=sys.stderr)
+        sys.exit(2)
+    arguments = [word for word in sys.orig_argv if word not in ("-O", "-OO")]
+    is_requested = os.environ.pop("PYTHONOPTIMIZE", "") or arguments != sys.orig_argv
+    if sys.flags.optimize > 1 and is_requested:  # start again, with docstrings
+        os.execv(sys.executable, [sys.executable, *arguments[1:]])
     os.environ["MPLBACKEND"] = "agg"
     for name in _JAX:
         os.environ.pop(name, None)

@@ -41,13 +41,6 @@ def is_request(error: BaseException) -> bool:
     return has_word or module in _MODULES or isinstance(error, OSError | TimeoutError)
 
 
-def unreachable(path: object, error: BaseException) -> UnreachableError:
-    """Return the exception for a failed request."""
-    message = one_line(str(error) or type(error).__name__, 120)
-    refused = "Forbidden" in message or getattr(error, "code", None) == 401
-    return UnreachableError(f"{path}: the bucket did not do it ({message})", refused=refused)
-
-
 @contextlib.contextmanager
 def raise_outages(path: str | Path, *, writes: bool = False) -> Iterator[None]:
     """Turn a failed request for `path` into an UnreachableError, whichever library made it.
@@ -64,7 +57,10 @@ def raise_outages(path: str | Path, *, writes: bool = False) -> Iterator[None]:
         is_outage = is_request(error) or (writes and is_gone)
         if not (str(path).startswith("gs:/") and is_outage):  # a `Path` has one slash
             raise
-        raise unreachable(path, error) from error
+        message = one_line(str(error) or type(error).__name__, 120)
+        refused = "Forbidden" in message or getattr(error, "code", None) == 401
+        message = f"{path}: the request to the bucket failed ({message})"
+        raise UnreachableError(message, refused=refused) from error
 
 
 # A full or failing disk, permissions, too few descriptors, a closed pipe (`| head`): no defect of

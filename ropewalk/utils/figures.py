@@ -1,22 +1,28 @@
-"""Kit of all figures: style, colors, line styles, panels, axes, legends, and page widths.
+"""Style of all figures: colors, line styles, panels, axes, labels, legends, and two page widths.
 
 One code holds in all figures, on light and on dark pages:
 
-- A series (a member of a report, a model of a study, a variant) has the color of its base, the same
-  in all figures, and the line style of its number of heads. Colors become lighter in the order of
-  the bases, so that the order survives color blindness and black-and-white prints; all have a
-  contrast of 3 or more on white and on dark pages. A series without a base, such as a control, is
-  gray.
+- A series (a member of a report, a model of a study, a variant) has the color of its base and the
+  line style of its number of heads, or of its window (`stroke_of`): the same in all figures,
+  whatever else they show. All colors have a contrast of 3 or more on white and on dark pages. A
+  series without a base is gray.
 - Heads of one model have `HEADS`, colors that no base has.
 - Theory and reference lines are black or gray.
+- A figure's title says what it shows (`set_message`), and names stand where curves end
+  (`label_ends`).
 
-No figure is wider than `PAGE_WIDTH`; on a narrow screen a page lets it scroll.
+No figure is wider than `PAGE_WIDTH`. Within `phone_layout` figures are `PHONE_WIDTH` wide, and
+their panels stand one below the other.
 """
 
+import contextlib
+import contextvars
+import itertools
 import math
 import pathlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import matplotlib
@@ -24,13 +30,18 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.colors import LinearSegmentedColormap, to_hex
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.markers import MarkerStyle
-from matplotlib.path import Path
 from matplotlib.text import Annotation
-from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import (
+    FixedFormatter,
+    FixedLocator,
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullLocator,
+)
 
 STYLE = matplotlib.rc_params_from_file(
     pathlib.Path(__file__).with_name("figures.mplstyle"), use_default_template=False
@@ -40,19 +51,38 @@ STYLE = matplotlib.rc_params_from_file(
 INK, FAINT, GRID = STYLE["text.color"], STYLE["axes.edgecolor"], STYLE["grid.color"]
 PAPER, WASH, EMPTY = "#ffffff", "#f4f5f7", "#eceef1"
 NAMED = {INK: "ink", FAINT: "mark", PAPER: "paper", WASH: "wash", EMPTY: "empty", GRID: "grid"}
-_BASES = LinearSegmentedColormap.from_list(
-    "bases", ("#4b5bd6", "#8f4fd6", "#cf3f9a", "#e25a33", "#cb8500")
-)
+_BASES = {  # color map of the bases, even in log(log(base)) between these
+    10: "#4b62e6",
+    30: "#8f55e6",
+    100: "#c944b4",
+    300: "#e0455f",
+    1e3: "#d9641a",
+    1e4: "#b98000",
+    5e5: "#76912a",
+    1e8: "#2a9d72",
+}
 HEADS = "#0072b2", "#a08900", "#1f9fd0", "#9a6230", "#00a36c", "#0f7a66", "#6fa35a", "#6a7a88"
 
 DASHED, DOTTED = (0, (5, 2)), (0, (1.2, 1.8))  # line styles
 REFERENCE: dict[str, Any] = {"color": FAINT, "lw": 1, "ls": (0, (1, 2))}  # reference lines
-_CONTROL_DASHES = ((0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)), (0, (9, 3)))
+CELLS = "cividis"  # of heat maps: lightness rises evenly from dark blue to yellow
+SIGNED = "RdBu_r"  # of cells around 0
 
-PAGE_WIDTH = 10.0  # inches
+PAGE_WIDTH, PHONE_WIDTH = 10.0, 3.9  # inches
+_is_phone = contextvars.ContextVar("is_phone", default=False)
 
 
-class Look(NamedTuple):
+@contextlib.contextmanager
+def phone_layout() -> Iterator[None]:
+    """Make the figures of this context narrow, with their panels one below the other."""
+    token = _is_phone.set(True)
+    try:
+        yield
+    finally:
+        _is_phone.reset(token)
+
+
+class Stroke(NamedTuple):
     """Color and line style of a series, as of matplotlib."""
 
     color: str
@@ -71,48 +101,30 @@ class Look(NamedTuple):
 
 
 class Series(Protocol):
-    """A member, model or variant: the same `index`, `label` and `look` in all figures of a page."""
+    """A member, model or variant: the same `index`, `label` and `stroke` in all figures."""
 
     @property
     def index(self) -> int: ...  # noqa: D102
     @property
     def label(self) -> str: ...  # noqa: D102
     @property
-    def look(self) -> Look: ...  # noqa: D102
+    def stroke(self) -> Stroke: ...  # noqa: D102
 
 
-def make_looks(
-    bases: Sequence[float | None], heads: Sequence[int], *, spread: bool = False
-) -> list[Look]:
-    """Return the looks of series with these bases (None: a control) and numbers of heads.
-
-    The color is that of the base. The line style is that of the number of heads; series with equal
-    heads and nearly equal colors have different ones. With `spread`, the colors are those of the
-    ranks of the bases: for a figure that nobody compares with another report.
-    """
-    ordered = sorted({base for base in bases if base is not None})
-    counts = sorted({n for base, n in zip(bases, heads, strict=True) if base is not None})
-    looks, drawn = [], []
-    for base, num_heads in zip(bases, heads, strict=True):
-        if base is None:
-            repetition, color, styles = bases[: len(looks)].count(None), FAINT, _CONTROL_DASHES
-        else:
-            rank = ordered.index(base) / max(1, len(ordered) - 1)
-            place = rank if spread else _place(base)
-            alike = [n == num_heads and abs(place - other) < _ALIKE for other, n in drawn]
-            repetition = sum(alike) * len(counts) + counts.index(num_heads)
-            color, styles = to_hex(_BASES(place)), ("-", *_CONTROL_DASHES)
-            drawn.append((place, num_heads))
-        looks.append(Look(color, styles[repetition % len(styles)]))
-    return looks
+_WINDOW = (0, (6, 2, 1.5, 2))
+_HEADS = {1: (0, (5, 2)), 2: (0, (1.5, 1.5)), 8: (0, (9, 3))}  # all others are solid
 
 
-_ALIKE = 0.05  # colors nearer than this share of the color map are hard to tell apart
-
-
-def _place(base: float) -> float:
-    """Return the place of a base in the color map: 0 for 10 and below, 1 for 1e8 and above."""
-    return float(np.clip(np.log(np.log10(max(base, 10))) / np.log(8), 0, 1))
+def stroke_of(
+    base: float | None, num_heads: int | None = None, window: int | None = None
+) -> Stroke:
+    """Return the color of a base (None: gray), and the line style of a window or of heads."""
+    color = FAINT
+    if base is not None:
+        place, *places = np.log(np.log10([np.clip(base, 10, 1e8), *_BASES]))
+        channels = zip(*map(to_rgb, _BASES.values()), strict=True)
+        color = to_hex([np.interp(place, places, channel) for channel in channels])
+    return Stroke(color, _WINDOW if window else _HEADS.get(num_heads or 0, "-"))
 
 
 def tag(artists: Iterable[Artist], series: Series, text: str = "") -> None:
@@ -133,7 +145,8 @@ def note(ax: Axes, text: str, xy: tuple, offset: tuple, **options: Any) -> Annot
 
 def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure of this size in inches, but no wider than the page."""
-    return Figure(figsize=(min(width, PAGE_WIDTH), height), layout="constrained")
+    widest = PHONE_WIDTH if _is_phone.get() else PAGE_WIDTH
+    return Figure(figsize=(min(width, widest), height), layout="constrained")
 
 
 def grid(
@@ -146,11 +159,11 @@ def grid(
     Args:
       count: number of items.
       rows: number of panels of an item.
-      columns: maximal number of items side by side.
+      columns: maximal number of items side by side; on a phone 1.
       height: of a panel, inches.
       **options: of `Figure.subplots`.
     """
-    blocks = -(-count // columns)
+    blocks = -(-count // (1 if _is_phone.get() else columns))
     columns = -(-count // blocks)
     figure = new_figure(5.6 + 2.2 * columns, height * rows * blocks)
     axes = figure.subplots(rows * blocks, columns, squeeze=False, **options)
@@ -160,6 +173,82 @@ def grid(
     for ax in axes[max(count - columns, 0) : count, -1]:  # a panel may be missing below
         ax.xaxis.set_tick_params(labelbottom=True)
     return figure, axes[:count]
+
+
+def row_panels(count: int, series: Sequence[Series], names: Sequence[str]) -> tuple[Any, ...]:
+    """Return a figure, `count` panels, and the y of each series, which has a row in all panels.
+
+    Series of another color than the row above have a gap. `names` label the rows.
+    """
+    pairs = itertools.pairwise(item.stroke.color for item in series)
+    steps = [1 + 0.5 * (color != above) for above, color in pairs]
+    y = np.cumsum([0, *steps])
+    figure, axes = grid(count, height=1.1 + 0.27 * y[-1], sharey=not _is_phone.get())
+    for ax in axes[:, 0]:
+        ax.set_yticks(y, [folded(name, _name_width()) for name in names])
+        ax.set_ylim(y[-1] + 0.7, -0.7)
+        ax.grid(visible=False, axis="y")
+        ax.tick_params(axis="y", length=0)
+    return figure, axes[:, 0], y
+
+
+def _name_width() -> int:
+    return 20 if _is_phone.get() else 36  # letters
+
+
+def set_message(figure: Figure, text: str) -> None:
+    """Give a figure a title that says what it shows, in lines that fit."""
+    letters = int(10.2 * figure.get_figwidth())
+    figure.suptitle(textwrap.fill(text, letters), x=0.01, ha="left")
+
+
+class End(NamedTuple):
+    """The last point of a curve, and its name; `series` is what it is tagged as."""
+
+    x: float
+    y: float
+    name: str
+    color: str
+    series: Series | None = None
+
+
+def _ascending(values: np.ndarray) -> np.ndarray:
+    """Return the ascending numbers with the least squared distance to `values`."""
+    first, last = np.indices((len(values), len(values)))
+    sums = np.concatenate([[0], np.cumsum(values)])
+    means = (sums[last + 1] - sums[first]) / np.maximum(last - first + 1, 1)
+    return np.array([means[: i + 1, i:].min(axis=1).max() for i in range(len(values))])
+
+
+_LINE_HEIGHT = 0.155  # inches
+
+
+def label_ends(ax: Axes, ends: Sequence[End]) -> None:
+    """Write names right of a panel beside the ends of curves, moved apart where they are near.
+
+    The panel's limits and scales must be final. The figure becomes higher if names need it.
+    """
+    points = (ax.transData + ax.transAxes.inverted()).transform([end[:2] for end in ends])
+    order = np.argsort(points[:, 1], kind="stable")
+    names = [folded(end.name, _name_width()) for end in ends]
+    lines = np.array([names[i].count("\n") + 1 for i in order])
+    figure = ax.get_figure(root=True)
+    assert figure
+    if (need := _LINE_HEIGHT * lines.sum() / _size(ax.yaxis)) > 1:
+        figure.set_figheight(need * figure.get_figheight())
+    unit = _LINE_HEIGHT / _size(ax.yaxis)
+    offsets = unit * (np.cumsum(lines) - lines / 2)
+    places = _ascending(points[order, 1] - offsets) + offsets
+    places -= max(0, places[-1] + unit * lines[-1] / 2 - 1)
+    places += max(0, unit * lines[0] / 2 - places[0])
+    for i, place in zip(order, places, strict=True):
+        end, leader = ends[i], {"arrowstyle": "-", "lw": 0.7, "shrinkA": 0, "shrinkB": 2}
+        leader |= {"color": ends[i].color, "relpos": (0, 0.5)}
+        style = {"va": "center", "fontsize": 8.5, "color": end.color, "arrowprops": leader}
+        where = {"textcoords": "axes fraction", "annotation_clip": False}
+        text = ax.annotate(names[i], (end.x, end.y), (1.03, place), **where, **style)
+        if end.series:
+            tag([text], end.series)
 
 
 def label_rows(axes: np.ndarray, labels: Sequence[str]) -> None:
@@ -201,9 +290,11 @@ class _TokenLocator(LogLocator):
         self._is_x, self._length = axis is axis.axes.xaxis, _size(axis)
 
     def tick_values(self, vmin: float, vmax: float):
-        """Return the ticks between two ends."""
+        """Return the ticks between two ends; round numbers if they have no two powers of two."""
         label = 0.12 + 0.085 * len(_format_tokens(vmax)) if self._is_x else 0.25  # inches
         self.numticks = min(max(int(self._length / label), 2), 14)
+        if vmax < 4 * vmin:
+            return MaxNLocator(min(self.numticks, 5), steps=[1, 2, 5, 10]).tick_values(vmin, vmax)
         return super().tick_values(vmin, vmax)
 
 
@@ -266,18 +357,25 @@ def set_title(ax: Axes, text: str) -> None:
     ax.set_title("\n".join(folded(line, width) for line in text.split("\n")))
 
 
+def set_xlabel(ax: Axes, text: str) -> None:
+    """Set the label of a panel's x axis, in lines that fit its width."""
+    ax.set_xlabel(folded(text, max(20, int(11 * _size(ax.xaxis)))))
+
+
+def share_xlabel(figure: Figure, axes: np.ndarray, text: str) -> None:
+    """Set the label of the x axis that the panels of a `grid` share; on a phone below the last."""
+    if _is_phone.get():
+        set_xlabel(axes[-1, -1], text)
+    else:
+        figure.supxlabel(text)
+
+
 def error_bar(
     ax: Axes, x: float, y: float, ends: tuple[float, float], **style: Any
 ) -> list[Artist]:
     """Draw a mark at (x, y) with the interval `ends`; `style` as of `Axes.errorbar`."""
     lengths = [[max(y - ends[0], 0)], [max(ends[1] - y, 0)]]
     return ax.errorbar(x, y, lengths, **style).get_children()
-
-
-_UP = MarkerStyle(r"$\uparrow$")
-ARROW = _UP.get_path().transformed(_UP.get_transform())  # markers of a legend
-_BAR = Path([(-0.7, -0.2), (-0.7, 0.2), (0.7, 0.2), (0.7, -0.2), (-0.7, -0.2)], closed=True)
-CROSSED = Path.make_compound_path(Path.unit_circle(), _BAR)
 
 
 def handle(label: str, **style: Any) -> Line2D:
@@ -290,26 +388,17 @@ def mark_handle(label: str, marker: Any, **style: Any) -> Line2D:
     return handle(label, **{"marker": marker, "color": INK, "ls": "none", **style})
 
 
-def add_legend(figure: Figure, handles: Sequence[Line2D], **options: Any) -> None:
-    """Add a legend at the right, in a figure that is high enough; none without handles.
-
-    `options` as of `Figure.legend`.
-    """
-    if handles:
-        num_lines = sum(str(item.get_label()).count("\n") + 1 for item in handles)
-        figure.set_figheight(max(figure.get_figheight(), 0.22 * num_lines + 0.3))
-        figure.legend(handles=handles, loc="outside right center", **options)
-
-
-def series_legend(
-    figure: Figure, series: Sequence[Series], more: Sequence[Line2D] = (), marker: str = ""
-) -> None:
-    """Add a legend of the series, then `more`; their points have a `marker`."""
-    handles = []
-    for item in series:
-        style = {**item.look.line, "lw": 2.2, "marker": marker}
-        handles.append(handle(folded(item.label, 40), **style))
-    add_legend(figure, [*handles, *more])
-    for legend in figure.legends:
-        for item, *parts in zip(series, legend.get_lines(), legend.get_texts(), strict=False):
-            tag(parts, item)
+def add_legend(figure: Figure, handles: Sequence[Line2D], *, below: bool = False) -> None:
+    """Add a legend at the right of a figure, or below it, as on a phone; none without handles."""
+    if not handles:
+        return
+    if below or _is_phone.get():
+        letters = max(len(str(item.get_label())) for item in handles)
+        columns = max(1, int(13.5 * figure.get_figwidth() / (letters + 8)))
+        height = 0.2 * -(-len(handles) // columns)
+        figure.set_figheight(figure.get_figheight() + height)
+        figure.legend(handles=handles, loc="outside lower left", ncols=columns)
+        return
+    num_lines = sum(str(item.get_label()).count("\n") + 1 for item in handles)
+    figure.set_figheight(max(figure.get_figheight(), 0.22 * num_lines + 0.3))
+    figure.legend(handles=handles, loc="outside right center")

@@ -1,6 +1,6 @@
-"""Installs missing packages and rejects versions that do not fit.
+"""Prepares a kernel to run a notebook: code, packages, and current folder.
 
-The first cell of each notebook runs it. It installs missing packages only, without their
+The first cell of each notebook calls `setup`. It installs missing packages only, without their
 dependencies: in Colab, a newer JAX would replace the installed one and lose its CUDA plug-in or
 libtpu.
 """
@@ -8,6 +8,8 @@ libtpu.
 import contextlib
 import importlib
 import importlib.metadata
+import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -17,14 +19,44 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+UNPACKED = "ropewalk-code"  # where a zip beside a notebook is unpacked
 
-def required() -> list[Requirement]:
-    """Return the dependencies for this Python, of pyproject.toml or a wheel's metadata."""
-    file = Path(__file__).resolve().parents[2] / "pyproject.toml"
-    if file.exists():
-        lines = tomllib.loads(file.read_text(encoding="utf-8"))["project"]["dependencies"]
-    else:
-        lines = importlib.metadata.requires("ropewalk") or []
+
+def setup() -> None:
+    """Unpack the zip that this module lies in, if any; install packages; enter the code's folder.
+
+    The notebook's paths are relative to that folder. Raise ImportError, with what to do, if an
+    installed package does not fit.
+    """
+    root = Path(__file__).resolve().parents[2]
+    archive = next((path for path in (root, *root.parents) if path.is_file()), None)
+    if archive:
+        shutil.unpack_archive(archive, UNPACKED, "zip")
+        root = Path(UNPACKED).resolve() / root.relative_to(archive)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "ropewalk"]:
+            del sys.modules[name]
+    if not (root / "pyproject.toml").exists():
+        return  # pip installed the package, and its requirements
+    os.chdir(root)
+    # Relative entries would now mean other folders.
+    sys.path[:] = [str(root), *filter(os.path.isabs, sys.path)]
+    requirements = required(root)
+    if absent := missing(requirements):
+        print("installing", *absent)
+        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", *absent]
+        subprocess.run(command, check=True)
+    importlib.invalidate_caches()
+    check(requirements)
+    # rich also prints progress without ipywidgets, which only animate it.
+    warnings.filterwarnings("ignore", 'install "ipywidgets"')
+    if shell := getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)():
+        shell.run_line_magic("matplotlib", "inline")  # shows figures that pyplot did not make
+
+
+def required(root: Path) -> list[Requirement]:
+    """Return the dependencies in `root`'s pyproject.toml that apply to this Python."""
+    text = (root / "pyproject.toml").read_text(encoding="utf-8")
+    lines = tomllib.loads(text)["project"]["dependencies"]
     return [r for r in map(Requirement, lines) if not r.marker or r.marker.evaluate({"extra": ""})]
 
 
@@ -52,15 +84,3 @@ def check(requirements: Iterable[Requirement]) -> None:
             f"this runtime has {', '.join(unfit)}. In Colab: Runtime > Change runtime type > "
             "Runtime version: 2026.08, then Run all. Elsewhere: make setup, and the kernel of .venv"
         )
-
-
-if __name__ == "__main__":
-    requirements = required()
-    if absent := missing(requirements):
-        print("installing", *absent)
-        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", *absent]
-        subprocess.run(command, check=True)
-        importlib.invalidate_caches()
-    check(requirements)
-    # rich also prints progress without ipywidgets, which only animate it.
-    warnings.filterwarnings("ignore", 'install "ipywidgets"')

@@ -18,8 +18,7 @@ T = TypeVar("T")
 def classes_in(package: ModuleType, base: type[T]) -> dict[str, type[T]]:
     """Return the subclass of `base` that each module of `package` defines, by module name."""
     # A package's `__main__` is a command, which may import more than the package.
-    others = {"__main__", "base"}
-    names = {info.name for info in pkgutil.iter_modules(package.__path__)} - others
+    names = {info.name for info in pkgutil.iter_modules(package.__path__)} - {"__main__", "base"}
     return {
         name: cls
         for name in sorted(names)

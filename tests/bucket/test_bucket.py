@@ -93,7 +93,7 @@ def test_a_bucket_that_is_gone_ends_the_run_which_then_goes_on(
     (output,) = started.said()
     last = output.splitlines()[-1]
     assert last.startswith("train.py: error: gs://bucket/run") and "Traceback" not in output
-    assert "the bucket did not do it" in last
+    assert "the request to the bucket failed" in last
     bucket.fail(one_in=0)
     run_it(*command)
     assert_same(bucket, on_disk)

@@ -93,7 +93,7 @@ def test_what_cannot_be_reached_is_not_damaged(root, bucket):
     bucket.forbidden = {"GET"}
     with pytest.raises(ValueError, match=r"could not be read .* run the same command again"):
         read_items(RunDirectory(root), 3)
-    with pytest.raises(UnreachableError, match=r"config\.json: the bucket did not do it"):
+    with pytest.raises(UnreachableError, match=r"config\.json: the request to the bucket failed"):
         (root / "config.json").read_bytes()
     # Nor is it not there: a run would begin anew.
     for ask in ((root / "checkpoints").is_dir, (root / "checkpoints").exists):

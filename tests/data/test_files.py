@@ -7,7 +7,7 @@ import pytest
 import zstandard
 
 from ropewalk.data.files import list_files
-from ropewalk.data.prepare import describe
+from ropewalk.data.prepare import describe_files
 from ropewalk.data.sources import source_class
 from ropewalk.data.sources.jsonl import FORMAT
 
@@ -71,7 +71,7 @@ def test_every_entry_is_read_or_named_with_its_reason(tmp_path):
     assert reasons.keys() == {*left_out.split(), arrow} and 'no "text"' in reasons["info.json"]
     assert "to_parquet" in reasons[arrow] and "to_parquet" not in reasons["notes.txt"]
     source = source_class("jsonl")(path=str(root))
-    lines = "\n".join(describe(source))
+    lines = "\n".join(describe_files(source))
     assert all(name in lines for name in [*names, *reasons])
     assert [document.text for document in source.read()] == ["words"] * 6
 
@@ -89,7 +89,9 @@ def test_every_entry_is_read_or_named_with_its_reason(tmp_path):
 )
 def test_parts_of_a_text_that_are_missing_are_named(tmp_path, names, unread):
     write(tmp_path, *names.split())
-    lines = [x for x in describe(source_class("jsonl")(path=str(tmp_path))) if "not read" in x]
+    lines = [
+        x for x in describe_files(source_class("jsonl")(path=str(tmp_path))) if "not read" in x
+    ]
     assert lines == [f"not read: {unread}, parts of the same text"] * bool(unread)
 
 

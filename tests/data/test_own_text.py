@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ropewalk.data.pipeline import describe_source, open_data
-from ropewalk.data.prepare import prepare
+from ropewalk.data.pipeline import open_data
+from ropewalk.data.prepare import make_plan, prepare
 from ropewalk.data.sources import source_class
 from ropewalk.data.store import TokenStore
 from ropewalk.data.tokenizer import Tokenizer
@@ -139,7 +139,7 @@ def test_few_plain_texts_hold_out_their_ends_at_a_paragraph(tmp_path):
     assert len(text[cut:]) >= len(text) / 10 > len(text[cut:]) - 26
     assert split(read(tmp_path)) == parts == split(read(tmp_path, "txt"))
     assert split(read(tmp_path, start=(0, 2))) == parts[1:]
-    description = describe_source(config(tmp_path, path=str(tmp_path)))[-1]
+    description = make_plan(config(tmp_path, path=str(tmp_path))).describe()[-1]
     assert description.endswith("the last 1/10 of each text file is held out")
 
 

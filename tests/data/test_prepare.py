@@ -195,3 +195,23 @@ def test_some_document_is_held_out(tmp_path, tokenizer, count):
     least = usual or min(2**14, sum(sizes) / 10)
     assert least <= held_out["text_bytes"] < least + (0 if usual else max(sizes)) + 1
     assert report["train"]["documents"] + held_out["documents"] == count
+
+
+PEAK = """
+import pathlib, resource, sys
+from tests.data.helpers import run_prepare
+run_prepare(pathlib.Path(sys.argv[1]), source="txt")
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.long
+def test_a_long_text_is_in_memory_once(tmp_path, llama_like):
+    """It took 44 bytes for each of its bytes; characters have 4 bytes because of one emoji."""
+    (tmp_path / "t.model").write_bytes(llama_like.model)
+    (tmp_path / "in").mkdir()
+    text = "\U0001f642" + "".join(plain_text(i, 2000) for i in range(50)) * 24
+    (tmp_path / "in" / "a.txt").write_text(text)
+    command = [sys.executable, "-c", PEAK, tmp_path]
+    done = subprocess.run(command, capture_output=True, check=True, cwd=os.getcwd())
+    assert 1024 * int(done.stdout) < 2e8 + 12 * len(text)

@@ -32,27 +32,21 @@ def test_rows_survive_the_file_exactly(tmp_path):
 
 
 # A row may not contradict itself.
-CONTRADICTIONS = [
-    {"rank": 144},
-    {"first_token_correct": False, "rank": 3},
-    {"exact_match": False},
-    {"num_tokens": 3, "first_token_correct": False},
-    *({"nll": -2.5}, {"chance": 1.5}, {"rank": -1}, {"num_tokens": 0}),
-    *({"length": -128}, {"distance": -1}, {"distance": 257}),
-]
+CONTRADICTIONS = (
+    *({"rank": 144}, {"exact_match": False}, {"num_tokens": 3, "first_token_correct": False}),
+    *({"nll": -2.5}, {"chance": 1.5}, {"num_tokens": 0}, {"distance": 257}),
+)
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         *((json.dumps(ROW | change), "results.jsonl:2: ") for change in CONTRADICTIONS),
-        *((line, "results.jsonl:2: not JSON") for line in ("{", "", " ")),
+        ("{", "results.jsonl:2: not JSON"),
         ("[1]", "results.jsonl:2: a row is a JSON object"),
         (json.dumps({k: v for k, v in ROW.items() if k != "rank"}), ":2: lacks 'rank'"),
         (json.dumps(ROW | {"depth": 0.5}), ":2: a row of another schema \\(differs in: depth\\)"),
         (json.dumps(ROW | {"distance": 17.5}), ":2: distance must be a whole number, got 17.5"),
-        (json.dumps(ROW | {"exact_match": 1}), ":2: exact_match must be True or False, got 1"),
-        (json.dumps(ROW | {"run": None}), ":2: run must be a string, got None"),
     ],
 )
 def test_a_row_of_another_schema_is_refused_by_file_and_line(tmp_path, line, message):

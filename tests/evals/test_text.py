@@ -6,7 +6,7 @@ import sentencepiece
 
 from ropewalk.data.config import DataConfig
 from ropewalk.data.pipeline import check_data
-from ropewalk.data.prepare import check_arguments
+from ropewalk.data.prepare import make_plan
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.evals import text
 from ropewalk.utils.messages import print_note
@@ -54,7 +54,7 @@ def test_a_tokenizer_that_changes_texts_is_named_before_training(tmp_path, capsy
     )
     model = f"{tmp_path}/m.model"
     config = DataConfig(source="local", tokenizer=model, context_length=8, batch_size=1)
-    for read in (check_data, check_arguments):  # of training and of `ropewalk prepare`
+    for read in (check_data, make_plan):  # of training and of `ropewalk prepare`
         print_note.cache_clear()
         read(config)
         assert r"does not keep every text ('  a  b\n\n\tc\r\n" in capsys.readouterr().err

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ropewalk.evals import runner
+from ropewalk.experiment import metrics
 from ropewalk.experiment.overrides import make_sweep
 from ropewalk.experiment.records import SweepRecord, read_sweep
 from ropewalk.experiment.run import RunDirectory, find_runs
@@ -111,7 +112,7 @@ def test_members_of_an_interrupted_sweep_are_compared_at_one_step(sweep, tmp_pat
     assert not any("other steps" in line for line in said)  # rows of before: all of step 2
     plan = runner.make_plan(runs, runner.Options(tasks=["kv"], documents=2))
     assert [member.step for member in plan.members] == [1, 1]
-    assert any("(base=10 2, base=99 1); step 1 is taken" in line for line in plan.notices)
+    assert any("(base=10 2, base=99 1); step 1 is used" in line for line in plan.notices)
     (sweep / "base=99" / "results.jsonl").unlink()
     call("evaluate.py", sweep / "base=99", "--tasks", "kv", "--documents", 2)
     members_lib.read(runs, told)
@@ -147,6 +148,17 @@ def test_every_bit_of_recorded_commands_counts(tmp_path):
     old = [json.dumps({**row, "file": None}) + "\n" for row in rows]
     run.commands_path.write_text("".join(old))
     assert run.read_commands() == lines
+
+
+def test_every_bit_of_the_id_at_wandb_counts(tmp_path):
+    run = RunDirectory(tmp_path)
+    run.write_config(tiny_config(), [])
+    name = metrics._identity(run)
+    assert metrics._identity(run) == name
+    outcomes = damaged(tmp_path / "wandb.id", lambda: metrics._identity(run), every=3)
+    assert {*outcomes} == {"told"}
+    (tmp_path / "wandb.id").write_text("0123456789abcdef")  # an older file
+    assert metrics._identity(run) == metrics._identity(run) == "0123456789abcdef"
 
 
 def damaged(path: Path, reader: Callable[[], Any], every: int) -> Iterator[Any]:

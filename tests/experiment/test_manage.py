@@ -17,13 +17,20 @@ def test_runs_below_a_folder_are_listed_and_pruned(trained_run, tmp_path, monkey
     run = shutil.copytree(trained_run, tmp_path / "runs" / "sweep" / "run")
     (tmp_path / "runs" / "notes").mkdir()
     (tmp_path / "runs" / "link").symlink_to(tmp_path / "runs" / "sweep")
-    listing = call("-m", "experiment", "list", tmp_path / "runs")
-    assert listing.count("tiny") == 1 and "rope(base=" in listing
+    (tmp_path / "runs" / "exported").mkdir()
+    shutil.copyfile(run / "config.json", tmp_path / "runs" / "exported" / "config.json")
+    monkeypatch.chdir(tmp_path)
+    for words in ((), ("runs",), ("list", tmp_path / "runs")):
+        listing = call("-m", "experiment", *words)
+        assert listing.count("tiny") == 1 and "rope(base=" in listing
     logits = load(run).logits("import")
     with try_lock(run / ".lock"):
         output = call("-m", "experiment", "prune", tmp_path / "runs", status=2)
         assert "is being trained" in output and (run / "checkpoints" / "1").exists()
-    assert "of 1 run\n" in call("-m", "experiment", "prune", tmp_path / "runs", "--keep", "1")
+    prune = "-m", "experiment", "prune", tmp_path / "runs", "--keep", "1"
+    assert f"would delete {run}/checkpoints/1\n" in call(*prune, "--dry-run")
+    assert RunDirectory(run).steps() == [1, 2]
+    assert "deleted" in (output := call(*prune)) and "of 1 run\n" in output
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["2"]
     assert (load(run).logits("import") == logits).all()
     stopped = shutil.copytree(trained_run, tmp_path / "stopped")

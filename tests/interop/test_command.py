@@ -1,6 +1,7 @@
 """`python -m interop` from end to end."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def test_a_changed_bit_of_any_file_of_an_export_is_refused(name, part, exported,
     assert not list(tmp_path.glob("back*"))
 
 
-def test_a_card_has_losses_and_results_and_no_local_path(run, tmp_path):
+def test_a_card_has_losses_and_results_and_no_local_path(run, tmp_path, capsys):
     """The files of an export can be read by others, too."""
     shutil.copytree(run, tmp_path / "run")
     rows = [
@@ -77,26 +78,40 @@ def test_a_card_has_losses_and_results_and_no_local_path(run, tmp_path):
         "rank": 1,
     }
     add(copied.results_path, columns([row, other]))
-    export(copied.path, tmp_path / "out")
+    out = str(tmp_path / "out")
+    with pytest.raises(SystemExit):
+        main(["export", str(copied.path), out, "--hub", "no-user"])
+    assert main(["export", str(copied.path), out, "--hub", "me/small"]) == 0
+    assert f"\nNext: hf upload me/small {out}\n" in capsys.readouterr().err
     card = (tmp_path / "out/README.md").read_text()
+    assert "\n# me/small\n" in card and '"text-generation", "me/small")' in card
     assert "\nlicense: unknown\n" in card and "dataset: source `" in card
+    assert "optimizer adamw, peak learning rate" in card
+    assert "rotary variant: `rope(base=500)`" in card
     assert "2.5000 nats per token: `loss` at step 0" in card and "2.7500 nats" in card
-    assert "| `kv` | 64 | `kv` | 2 | 0.500 | 0.7500 |" in card
+    l50 = "(NOT_LEARNED|TOO_FEW_ANSWERS.*)"  # two answers say nothing
+    assert re.search(rf"\| `kv` \| 64 \| `kv` \| 2 \| 0.500 \| 0.7500 \| {l50} \|\n", card)
     assert "ropewalk train tiny --workdir run --own x.py\n" in card
     assert str(tmp_path) not in card and "/my" not in card
     modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "out").iterdir()}
     assert modes == {0o644}
 
 
-def test_float16_refuses_what_it_cannot_hold(tmp_path):
+def test_float16_refuses_what_it_cannot_hold(tmp_path, capsys):
+    """Its least number is 6e-8, so weights below half of it are 0."""
     run = make_run(tmp_path / "run", changed(PLAIN, num_layers=1))
     leaves = leaves_by_name(noise(changed(PLAIN, num_layers=1)))
-    leaves["blocks.mlp.up"][0, 0, 0] = 1e5
+    leaves["blocks.mlp.up"][0, 0, :3] = 1e-7, 2e-8, -1e-8
     write_params(run, 1, leaves.items(), list(leaves))
-    with pytest.raises(ValueError, match=r"mlp\.up has values up to 100000, .* --dtype bfloat16"):
-        export(run.path, tmp_path / "out", dtype="float16", step=1)
-    leaves["final_norm.scale"][0] = np.nan  # of a run that has diverged
+    export(run.path, tmp_path / "small", dtype="float16")
+    line = "--dtype float16: 2 weights so small that float16 makes them 0; give --dtype bfloat16"
+    assert line in capsys.readouterr().err
+    leaves["blocks.mlp.up"][0, 0, 0] = 1e5
     write_params(run, 2, leaves.items(), list(leaves))
+    with pytest.raises(ValueError, match=r"mlp\.up has values up to 100000, .* --dtype bfloat16"):
+        export(run.path, tmp_path / "out", dtype="float16")
+    leaves["final_norm.scale"][0] = np.nan  # of a run that has diverged
+    write_params(run, 9, leaves.items(), list(leaves))
     with pytest.raises(ValueError, match=r"final_norm\.scale has NaN .* an earlier --step"):
         export(run.path, tmp_path / "out")
 

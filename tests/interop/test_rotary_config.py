@@ -75,3 +75,9 @@ def test_deepseek_scales_all_logits_by_mscale_of_scaled_types_only():
     assert compute_frequencies(rope, head)[1] == (1.0, 1.0)
     scaled = compute_frequencies(rope | {"rope_type": "linear"}, head)[1]
     assert scaled.rotated == pytest.approx(1.3688879454**2)  # 0.1 ln 40 + 1
+
+
+def test_a_negative_frequency_is_refused():
+    variant = parse("recorded(name='back',values=(1.0,0.5,-0.2,0.0))")
+    with pytest.raises(ValueError, match="Recorded has a negative frequency"):
+        make_rope_parameters(variant, HfHead(8, 64))

@@ -1,6 +1,7 @@
 """The GPU's attention kernel in programs that XLA compiles for absent GPUs (`make test-gpu`)."""
 
 import importlib.util
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +18,8 @@ pytestmark = [
 ]
 
 
-def compile_gradient(name: str, T: int, H: int, U: int, dtype: str) -> None:
-    """Outputs and gradients of documents and a traced window: two query heads of one key head."""
+def compile_gradient(name: str, T: int, H: int, U: int, dtype: str, attend=flash.attention) -> Any:
+    """Memory of output and gradients: documents, a traced window, two query heads, one key head."""
     # Under a mesh, as in tpu.aot: JAX 0.11 lowers a kernel for the GPU of the mesh in use.
     mesh = jax.sharding.Mesh(find(name).compile_devices(), ("gpu",))
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
@@ -27,13 +28,13 @@ def compile_gradient(name: str, T: int, H: int, U: int, dtype: str) -> None:
         return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
 
     def total(q, k, v, ids, window):
-        return jnp.sum(flash.attention(q, k, v, ids, window)[0].astype(jnp.float32) ** 2)
+        return jnp.sum(attend(q, k, v, ids, window)[0].astype(jnp.float32) ** 2)
 
     arrays = (struct(1, T, 2, H), struct(1, T, 1, H), struct(1, T, 1, U))
     numbers = (struct(1, T, dtype="int32"), struct(dtype="int32"))
     gradient = jax.jit(jax.value_and_grad(total, argnums=(0, 1, 2)))
     with jax.set_mesh(mesh):
-        gradient.lower(*arrays, *numbers).compile()
+        return gradient.lower(*arrays, *numbers).compile().memory_analysis()
 
 
 @pytest.mark.parametrize("name", ["l4", "a100", "h100", "b200"])

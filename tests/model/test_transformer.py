@@ -93,9 +93,13 @@ def loss_and_gradients(**changes):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("remat", ["dots", "qkv", "full", "offload_qkv"])
-def test_recomputation_changes_no_number(remat):
-    trees = loss_and_gradients(remat=remat), loss_and_gradients()
+@pytest.mark.parametrize(
+    ("remat", "unroll"),
+    [("dots", False), ("qkv", False), ("full", True), ("offload_qkv", False), ("none", True)],
+)
+def test_recomputation_and_unrolling_change_no_number(remat, unroll):
+    """Gradients have the shapes of parameters, so that checkpoints fit both."""
+    trees = loss_and_gradients(remat=remat, unroll=unroll), loss_and_gradients()
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), *trees)
 
 

@@ -2,20 +2,20 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
-import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
+import ropewalk
 from ropewalk.interop.export import export
 from ropewalk.utils import notebook as setup
 from tests.conftest import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # Parameters that replace a notebook's own.
 FEW = "train.num_steps=20 train.save_every=10 train.warmup_steps=2 evals.documents=8"
 SMALL = {
@@ -28,57 +28,61 @@ SMALL = {
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebooks_have_the_projects_url_and_are_small(path):
+def test_notebooks_are_small_and_begin_with_three_lines(path):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     code = [cell for cell in cells if cell["cell_type"] == "code"]
     assert all(cell["execution_count"] is None for cell in code)
     text = path.read_text(encoding="utf-8")
     assert len(text) < 250_000 and not re.search(r"/(root|home|tmp|opt|work)/|WARNING", text)
-    badge, first = "".join(cells[0]["source"]), "".join(code[0]["source"])
-    owner = PROJECT["urls"]["Repository"].partition("github.com/")[2]
-    is_real = "YOUR_ACCOUNT" not in owner
-    assert (f"/github/{owner}/blob/main/notebooks/{path.name})" in badge) == is_real
-    assert f'REPOSITORY = "{PROJECT["urls"]["Repository"]}"' in first
+    assert len(code[0]["source"]) == 3
+    assert all(len(re.findall(r"step \d+/", json.dumps(cell["outputs"]))) <= 1 for cell in code)
+    badge = "".join(cells[0]["source"])
+    address = ropewalk.REPOSITORY.partition("github.com/")[2]
+    assert (f"/github/{address}/blob/main/notebooks/{path.name})" in badge) == (address != "")
 
 
-# Where a notebook lies, and what the first cell prints.
+# Where a notebook lies, and the folder that its first cell enters.
 PLACES = {
     "clone": "CODE",
     "clone/notebooks": "CODE",
-    "beside a repository": "HERE/ropewalk",
-    "beside a zip": "HERE/ropewalk-code/ropewalk-main",
-    "beside a wheel": "HERE/ropewalk-code",
-    "nowhere": "Upload a wheel or zip of ropewalk beside this notebook",
+    "beside a clone": "HERE/ropewalk",
+    "with an address": "HERE/ropewalk",
+    "beside a zip": "HERE/ropewalk-code",
+    "beside a zip of GitHub": "HERE/ropewalk-code/ropewalk-main",
+    "nowhere": "No module named 'ropewalk'",
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "place",
+    [pytest.param(p, marks=[pytest.mark.notebook] * (p == "with an address")) for p in PLACES],
+)
 def test_the_first_cell_changes_to_the_code(place, tmp_path):
     """It finds the code again after a restart of the kernel."""
     code = tmp_path / "clone"
-    for folder in ("notebooks", "ropewalk/experiment"):
-        (code / folder).mkdir(parents=True)
-        (code / folder / "made.py").touch()
-    for folder in ("ropewalk", "ropewalk/experiment"):
-        (code / folder / "__init__.py").touch()
+    shutil.copytree(ROOT / "ropewalk/utils", code / "ropewalk/utils")
+    shutil.copy(ROOT / "ropewalk/__init__.py", code / "ropewalk")
+    (code / "notebooks").mkdir()
+    (code / "pyproject.toml").write_text("[project]\ndependencies = []")
+    (code / "notebooks/one.py").touch()
     git = ["git", "-C", str(code), "-c", "user.name=n", "-c", "user.email=e"]
     for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "All"]):
         subprocess.run([*git, *command], check=True)
     (folder := tmp_path / place).mkdir(exist_ok=True)
-    if place == "beside a zip":  # as GitHub makes it, with links
-        archive = ["archive", "--prefix=ropewalk-main/", "-o", str(folder / "ropewalk-main.zip")]
-        subprocess.run([*git, *archive, "HEAD"], check=True)
-    if place == "beside a wheel":
-        with zipfile.ZipFile(folder / "ropewalk-1.0-py3-none-any.whl", "w") as wheel:
-            wheel.writestr("ropewalk/__init__.py", "")
-            wheel.writestr("ropewalk/experiment/__init__.py", "")
-    cells = json.loads(NOTEBOOKS[0].read_text(encoding="utf-8"))["cells"]
-    first = next("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-    if place == "beside a repository":
-        first = first.replace(PROJECT["urls"]["Repository"], str(code))
-    lines = [line for line in first.splitlines() if not line.startswith("%")]
-    script = "\n".join(
-        [*lines, 'print(os.getcwd(), os.path.exists("ropewalk/experiment/__init__.py"))']
+    if place == "beside a clone":
+        subprocess.run([*git, "clone", "-q", str(code), str(folder / "ropewalk")], check=True)
+    archive = {"beside a zip": "ropewalk.zip", "beside a zip of GitHub": "ropewalk-main.zip"}
+    if place in archive:
+        prefix = ["--prefix=ropewalk-main/"] if "GitHub" in place else []
+        file = str(folder / archive[place])
+        subprocess.run([*git, "archive", *prefix, "-o", file, "HEAD"], check=True)
+    first = json.loads(NOTEBOOKS[0].read_text(encoding="utf-8"))["cells"][2]["source"]
+    if place == "with an address":
+        from notebooks import make
+
+        first = make.CLONE.replace("ADDRESS", str(code))
+    script = "".join(
+        [*first, "\nimport os, ropewalk\nprint(os.getcwd(), os.path.realpath(ropewalk.__file__))"]
     )
     expected = PLACES[place].replace("HERE", str(folder)).replace("CODE", str(code))
     for _ in range(2):
@@ -86,13 +90,15 @@ def test_the_first_cell_changes_to_the_code(place, tmp_path):
             [sys.executable, "-c", script], cwd=folder, text=True, capture_output=True
         )
         is_found = place != "nowhere"
-        assert done.stdout == f"{expected} True\n" * is_found
-        assert is_found or (expected in done.stderr and done.stderr.count("\n") == 1)
+        assert done.stdout == f"{expected} {expected}/ropewalk/__init__.py\n" * is_found, (
+            done.stderr
+        )
+        assert is_found or expected in done.stderr
 
 
 def test_all_requirements_are_installed():
     """This holds for the lock and for Colab's versions, so the notebooks install nothing."""
-    wanted = setup.required()
+    wanted = setup.required(ROOT)
     names = {requirement.name for requirement in wanted}
     assert len(names) == len(wanted) and names >= {"jax", "flax", "grain", "sentencepiece"}
     assert setup.missing(wanted) == []
@@ -104,8 +110,11 @@ def test_all_requirements_are_installed():
 def test_notebooks_are_up_to_date(path):
     from notebooks import make
 
-    files = make.generate(path.with_suffix(".py"), make.repository())
+    files = make.generate(path.with_suffix(".py"))
     assert {file: file.read_text(encoding="utf-8") for file in files} == files, "make notebooks"
+    _, notebook = make.generate(path.with_suffix(".py"), "https://github.com/me/here").values()
+    assert f"/github/me/here/blob/main/notebooks/{path.name})" in notebook
+    assert "git clone -q https://github.com/me/here ropewalk" in notebook
 
 
 @pytest.mark.notebook
@@ -113,19 +122,29 @@ def test_notebooks_are_up_to_date(path):
 def test_notebooks_run_and_continue(
     path, tmp_path, tiny_data, trained_run, environment, monkeypatch
 ):
+    """In a folder that holds the notebook and a zip only."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    parameters = SMALL[path.stem] | {"WORKDIR": str(tmp_path)}
+    (work := tmp_path / "work").mkdir()
+    (alone := tmp_path / "alone").mkdir()
+    listed = ["git", "ls-files", "ropewalk", "notebooks", "pyproject.toml"]
+    files = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    with zipfile.ZipFile(alone / "ropewalk.zip", "w") as archive:
+        for file in files.splitlines():
+            archive.write(ROOT / file, file)
+    path = shutil.copy(path, alone / path.name)
+    here = f"\nimport ropewalk\nassert {str(alone)!r} in ropewalk.__file__"
+    parameters = SMALL[path.stem] | {"WORKDIR": str(work)}
     if "SETTINGS" in parameters:
         parameters["SETTINGS"] += f" {tiny_data[0]}"
     if "TASK" in parameters:
         export(trained_run, tmp_path / "model")
         parameters["MODEL"] = str(tmp_path / "model")
     least = 0 if "UPDATES" in parameters else 2 + ("TASK" in parameters)  # pictures
-    assert run(path, parameters) >= least
-    if before := saved(tmp_path):
-        run(path, parameters)
-        assert saved(tmp_path) == before  # the second run trains nothing
+    assert run(path, parameters, here) >= least
+    if before := saved(work):
+        run(path, parameters, here)
+        assert saved(work) == before  # the second run trains nothing
 
 
 # Colab and the hub, of which only the download is replaced: it is a folder in the hub's format.

@@ -12,7 +12,7 @@ from ropewalk.experiment.loaded import LoadedRun
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model.transformer import Activations
-from ropewalk.probes.inside import Capture
+from ropewalk.probes.capturing import Capture
 from ropewalk.probes.questions import Questions
 from tests.evals.oracles import copying_model
 from tests.models import small_model
@@ -40,10 +40,10 @@ def make_capture(
 
 
 def make_subject(
-    inside: Capture, questions: Questions | None = None, right_Q: np.ndarray | None = None
+    captured: Capture, questions: Questions | None = None, right_Q: np.ndarray | None = None
 ) -> Any:
     """Return those attributes of a `Subject` that probes of captured questions read."""
-    return SimpleNamespace(capture=inside, questions=questions, is_right=right_Q)
+    return SimpleNamespace(capture=captured, questions=questions, is_right=right_Q)
 
 
 def plant_keys(
@@ -67,8 +67,8 @@ def plant_keys(
     query_Q = random.integers(key_Q + 1, T)
     k_BSNR = noise * (random.normal(size=shape) + 1j * random.normal(size=shape))
     k_BSNR[np.arange(B), key_Q] += np.conj(z_R)
-    inside = make_capture(np.ones(shape), k_BSNR, rotary, window)
-    return inside, Questions(np.arange(B), query_Q, key_Q, is_value_BT)
+    captured = make_capture(np.ones(shape), k_BSNR, rotary, window)
+    return captured, Questions(np.arange(B), query_Q, key_Q, is_value_BT)
 
 
 def copying_run(

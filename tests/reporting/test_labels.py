@@ -1,8 +1,7 @@
 import pytest
 
 from ropewalk.configs.changes import change
-from ropewalk.reporting.labels import labels
-from ropewalk.utils.figures import make_looks
+from ropewalk.reporting.labels import as_words, labels
 from tests.reporting.helpers import experiment
 
 
@@ -40,15 +39,40 @@ def test_labels_have_the_fewest_fields_that_distinguish_members(configs, expecte
     assert labels(configs) == expected
 
 
-def test_members_have_one_name_and_color_in_reports_of_one_sweep_and_of_several():
-    """The name in a report of more members goes on where that in the smaller one ends."""
+def test_a_name_in_a_larger_report_begins_with_that_in_a_smaller_one():
     small = [experiment(f"rope(base={base})", window=w) for base in (10, 30) for w in (8, 16)]
     longer = [change(config, data=dict(context_length=64)) for config in small]
     names = labels(small)
     assert names[0] == "base=10,window=8"
     assert labels(small + longer)[:4] == [f"{name},context_length=128" for name in names]
-    colors = [look.color for look in make_looks([10, 30, None], [1, 1, 1])]
-    more = make_looks([1e3, 10, 1e6, 1.1e6, 30, None], [1, 1, 1, 1, 1, 1])
-    assert [more[1].color, more[4].color, more[5].color] == colors
-    # Bases whose colors are hard to tell apart have different lines.
-    assert more[2].linestyle != more[3].linestyle and more[1].linestyle == more[4].linestyle
+
+
+def test_fields_that_are_constant_within_each_sweep_leave_the_names():
+    """Equal names are told apart by their sweeps, and by nothing else."""
+    first = [experiment(f"rope(base={base})") for base in (10, 30)]
+    other = experiment("rope(base=10)", model=dict(num_heads=2), data=dict(vocab_size=32))
+    second = [other, change(other, model=dict(num_heads=4))]
+    names = labels(first + second, ["/runs/a"] * 2 + ["/runs/b"] * 2)
+    assert names == ["base=10,num_heads=1", "base=30,num_heads=1", "base=10,num_heads=2",
+                     "base=10,num_heads=4"]  # fmt: skip
+    third = [
+        change(config, data=dict(context_length=64, vocab_size=32))
+        for config in (*first, experiment("rope(base=1e4)"))
+    ]
+    names = labels(first + third, ["/runs/a"] * 2 + ["/runs/b"] * 3)
+    assert names == ["base=10,sweep=a", "base=30,sweep=a", "base=10,sweep=b", "base=30,sweep=b",
+                     "base=10000"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ("base=10,num_heads=1", "base 10, 1 head"),
+        ("base=1000000,num_heads=4,window=32", "base 10⁶, 4 heads, window 32"),
+        ("rotary=nope", "no rotation"),
+        ("base=10@50 (1 of 2 seeds diverged)", "base 10 at step 50 (1 of 2 seeds diverged)"),
+        ("rotary=yarn(base=10,factor=4),seed=1", "yarn(base=10,factor=4), seed 1"),
+    ],
+)
+def test_labels_in_words(label, words):
+    assert as_words(label) == words

@@ -1,8 +1,11 @@
+import argparse
+from types import SimpleNamespace
+
 import pytest
 
 from ropewalk.evals import rows as rows_lib
 from ropewalk.experiment.run import RunDirectory
-from ropewalk.probes.__main__ import select_steps
+from ropewalk.probes import __main__ as probes_command
 from ropewalk.reporting import members as members_lib
 from ropewalk.reporting import tables
 from tests.reporting.helpers import answers, diverge, experiment, make_run, read, row, rows_of
@@ -88,7 +91,7 @@ def test_diverged_runs_are_labeled_and_not_measured(tmp_path):
     assert tables.number_tables(members)[0].lines[2][1][1] == "diverged at step 8"
 
 
-def test_evaluated_stages_of_a_run_are_members(tmp_path):
+def test_evaluated_stages_of_a_run_are_members(tmp_path, monkeypatch):
     """Ten updates at base 10 and 128 tokens, then ten at base 500 and 256; a checkpoint at 10."""
     stage = "model.rotary.base=500", "data.context_length=256"
     config = experiment("rope(base=10)", stages=(stage,))
@@ -106,9 +109,39 @@ def test_evaluated_stages_of_a_run_are_members(tmp_path):
     labels = ["base=10@10", "base=500@20"]
     assert [member.label for member in (first, second)] == labels
     assert [member.step for member in (first, second)] == [10, 20]
-    (early,) = select_steps([first, second], 5)
+    (early,) = probes_command.select_steps([first, second], 5)
     assert (early.label, early.step, early.base) == ("base=10@5", 5, 10)
+    assert load_probed(tmp_path, monkeypatch) == {"base=10@10": 10, "base=500@20": 20}
     for member, l50 in ((first, 19.5), (second, 59.5)):
         # Rows of the first stage under its variant are not a cell of a matrix.
         assert [m.variant for m in member.measurements] == ["trained"]
         assert member.estimates["kv"].l50 == pytest.approx(l50, abs=1)
+
+
+def load_probed(path, monkeypatch) -> dict[str, int]:
+    """Return the step of the checkpoint that `ropewalk probes` measures in each column."""
+    columns = {}
+
+    class Step(SimpleNamespace):
+        """A run, a subject, and the measurements of a probe."""
+
+        by_default, title = True, "step"
+        name, measure, save = (
+            (lambda: "step"),
+            (lambda subject: subject.run),
+            (lambda *_, **__: None),
+        )
+
+    def write(results, *_):
+        columns.update({label: seeds[0].step for label, seeds in results[Step].items()})
+
+    monkeypatch.setattr("ropewalk.experiment.load", lambda _, step: Step(step=step))
+    monkeypatch.setattr("ropewalk.experiment.identity.run_id", lambda *_: "")
+    monkeypatch.setattr("ropewalk.probes.subject.Subject", lambda **options: Step(**options))
+    monkeypatch.setattr("ropewalk.probes.all_probes", lambda: {"step": Step})
+    monkeypatch.setattr("ropewalk.probes.page.write", write)
+    monkeypatch.setattr("ropewalk.probes.page.list_findings", lambda results: [])
+    options = dict(probes=None, task="kv", documents=None, length=9, step=None, heads=False)
+    arguments = argparse.Namespace(dirs=[str(path)], **options)
+    probes_command.run_probes(arguments, path / "page.html", "")
+    return columns

@@ -3,6 +3,7 @@ import io
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ropewalk.evals import rows as rows_lib
@@ -10,8 +11,9 @@ from ropewalk.reporting import tables
 from ropewalk.reporting.labels import name_runs
 from ropewalk.reporting.measurements import measurements
 from ropewalk.reporting.page import Table
+from ropewalk.reporting.task_view import view_of
 from ropewalk.utils.text_table import TextTable
-from tests.reporting.helpers import answers, experiment, make_run, row
+from tests.reporting.helpers import answers, experiment, make_run, read, row
 
 GOLDEN = Path(__file__).with_name("golden")
 WIDTHS = 80, 120
@@ -101,3 +103,23 @@ def test_theory_is_that_of_the_evaluated_variant(tmp_path):
     run = make_run(tmp_path / "run", config, answers(config, 20, variant="rope(base=10)"))
     (measured,) = measurements(rows_lib.read_run(run), config)
     assert measured.theory.first_violation == 5
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+def test_what_has_no_number_is_not_measured(form, tmp_path, capsys):
+    """No table has a NaN: a model whose losses are not finite, under another variant too."""
+    config, nan = experiment("rope(base=10)"), float("nan")
+    tasks = "perplexity", "fixed_target(target=8)", "sliding_window", "pg19", "step1", "shifted"
+    rows = [
+        row(config, task, document=n // 3, query=n % 3, distance=32 << n % 3, nll=nan) | other
+        for task in (*tasks, "lagcopy(text=natural)", "lagcopy(text=control)")
+        for other in ({}, {"rotary": "nope", "base": nan})
+        for n in range(6)
+    ]
+    run = make_run(tmp_path / "run", config, rows)
+    tables.print_results([(run, config, rows_lib.columns(rows))], form)
+    assert "nan" not in capsys.readouterr().out.lower()
+    assert "nan" not in str(list(tables.others(read(run.path)))).lower()
+    for task in tasks:
+        part = rows_lib.select(rows_lib.read_run(run), rotary="rope(base=10)", task=task)
+        assert not any(np.isfinite(curve.y).any() for curve in view_of(task).curves(part, part))

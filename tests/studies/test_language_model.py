@@ -174,17 +174,6 @@ def test_regained_share():
     )
 
 
-def test_a_bootstrap_interval_covers_the_true_mean(monkeypatch):
-    """Of 200 samples of 60 documents about 95% of the intervals contain the true difference."""
-    monkeypatch.setattr(measures, "_RESAMPLES", 200)
-    random, hits, ten = np.random.default_rng(0), 0, np.array([10.0])
-    for _ in range(200):
-        total_DB = random.normal(0.05, 0.2, (60, 1))
-        mean = value(measures.measure_mean(measures.Sums(total_DB, np.ones((60, 1)), ten)))
-        hits += mean.low <= 0.05 <= mean.high
-    assert 180 <= hits < 200
-
-
 def test_an_interval_over_seeds_contains_the_variance_of_the_documents_that_they_share():
     """Three seeds err alike: the mean has the interval of one of them, not of three draws."""
     resamples = np.random.default_rng(1).normal(0.05, 0.02, 2000)

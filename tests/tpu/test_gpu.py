@@ -1,10 +1,13 @@
 """GPUs by name; with the wheels of CUDA, the real step for real chips."""
 
 import importlib.util
+import re
 
+import jax.numpy as jnp
 import pytest
 
 from ropewalk.experiment.cost import peak_of
+from ropewalk.model.kernels import flash
 from ropewalk.tpu.topology import GPUS
 from tests.tpu.compiled import run_report
 
@@ -24,16 +27,32 @@ def test_peaks_of_data_sheets():
     assert all(peaks.values()) and peaks == peaks | sheets and peak_of("NVIDIA L40S") == 362e12
 
 
+def test_attention_uses_the_shared_memory_of_its_gpu(monkeypatch):
+    """Between 90% and all of what a block may use; heads of 128 have larger blocks on an H100."""
+    kinds = {chip.device_kind: chip.shared_memory[1] for chip in GPUS.values()}
+    del kinds["Tesla T4"]  # has no kernel
+    x = jnp.zeros((1, 8, 1, 128), "bfloat16")
+    blocks = {}
+    for kind, memory in kinds.items():
+        monkeypatch.setattr(flash.axes, "device_kind", lambda kind=kind: kind)
+        assert 0.9 * memory < flash.block_memory() <= memory
+        blocks[kind] = [block[:2] for block in flash._choose_blocks(x, x)]
+    assert blocks["NVIDIA H100 80GB HBM3"] == [(128, 64), (128, 64), (64, 64)]
+    assert blocks["NVIDIA GeForce RTX 4090"] == [(64, 64), (64, 32), (32, 64)]
+
+
 @needs_cuda
-@pytest.mark.parametrize("name", ["t4", "a100", "h100"])
-def test_the_step_compiles_without_the_gpu(name):
+@pytest.mark.parametrize(
+    "name, kernel", [("t4", "xla"), ("a100", "flash"), ("h100", "hopper|flash .*tokamax")]
+)
+def test_the_step_compiles_without_the_gpu(name, kernel):
     """Eight members on as many GPUs exchange nothing."""
     machine = ("h100:8", "--members", "8") if name == "h100" else (name,)
     report = run_report("tiny", "--topology", *machine, "model.compute_dtype=bfloat16")
     assert report.problem is None and report.collectives == []
     # 34,976 parameters and two moments of each in float32; 8 x 64 tokens' four integers and mask.
     assert 0 <= report.arguments - (3 * 4 * 34_976 + 5 * 4 * 8 * 64) < 1000
-    assert "flash" in report.attention if name != "t4" else "xla" in report.attention
+    assert re.search(kernel, report.attention)
 
 
 @needs_cuda

@@ -18,6 +18,8 @@ from tests.conftest import ROOT
 # share the programs of `tiny`, for one member and for two.
 NINE = ("train.num_steps=9", "train.max_skipped=3")
 CONSTANT = ("train.schedule=constant", "train.warmup_steps=0")
+# XLA divides the products of `tiny` among cores only if they are larger.
+SPLIT = ("model.embed_dim=128", "model.mlp_dim=512")
 TIMING = {"seconds", "tokens_per_second", "mfu"}
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ropewalk.configs import find_config
-from ropewalk.experiment import overrides
+from ropewalk.experiment import cost, overrides
 from ropewalk.experiment.checkpoint import Checkpoints, DataState
 from ropewalk.experiment.cost import flops_per_token
 from ropewalk.experiment.devices import planned_bytes
@@ -80,6 +80,16 @@ def test_a_plan_for_other_machines_needs_neither_text_nor_parent_nor_their_memor
     assert "needs data.path=FILE" in here
 
 
+def test_rates_are_sorted_as_numbers(monkeypatch):
+    rates = [
+        cost.RATES[0]._replace(chip="H100", parameters=4**n, share=s)
+        for n, s in ((9, 0.09), (15, 0.38), (12, 0.1))
+    ]
+    monkeypatch.setattr(cost, "RATES", rates)
+    stages = [split(tiny_config(f"model.mlp_dim={n}"))[0] for n in (64, 2**22, 2**16)]
+    assert cost.describe_shares("H100", stages) == "9% to 38%"
+
+
 def flops_per_key(width: int) -> float:
     """FLOPs that XLA counts for a query's two products with a key, forward and backward."""
     keys = 64
@@ -142,11 +152,12 @@ def test_memory_is_within_a_tenth_of_what_xla_planned_for_gpus():
         (overrides.apply(find_config(name), more.split()), find(chips).num_chips, members, gib)
         for name, chips, members, more, gib in re.findall(COMPILED, page)
     ]
-    planned = re.findall(r"^\| (\w[\w ]*) \| .* \| ([\d.]+) \|$", page, flags=re.M)
+    compiled = page.partition("## Compiled")[2]
+    planned = re.findall(r"^\| (\w[\w ]*) \| .* \| ([\d.]+) \|$", compiled, flags=re.M)
     steps += [(shapes.train_shapes("gpu")[name], 1, "1", gib) for name, gib in planned]
     # Those of remat=full were planned before it stored attention's output.
     steps = [step for step in steps if step[0].model.remat != "full"]
-    assert len(steps) == 4
+    assert len(steps) == 3
     for config, num_devices, members, gib in steps:
         num_members = int(members or 1)
         axes = mesh_sizes(config, num_members, num_devices)

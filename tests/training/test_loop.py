@@ -30,6 +30,7 @@ from tests.models import make_plan, tiny_config, train_run
 from tests.training.helpers import (
     CONSTANT,
     NINE,
+    SPLIT,
     Processes,
     assert_same_run,
     data_state,
@@ -69,9 +70,10 @@ CONTINUED = (
 
 @pytest.mark.parametrize("rows", [[12], pytest.param(range(1, 25, 3), marks=pytest.mark.long)])
 def test_killed_again_and_again_it_ends_bit_identical(rows, tmp_path, tiny_data, environment):
-    """In three stages, each with positions and moments of its own; one freezes the embedding."""
-    stages = "[model.rotary.base=100,train.frozen=[embedding]],[model.rotary=nope,train.frozen=[]]"
-    arguments = ["tiny", *tiny_data, *NINE, "train.save_every=4"]
+    """Three stages with positions and moments of their own; two by Muon, one without embedding."""
+    stages = "[model.rotary.base=100,train.frozen=[embedding],train.optimizer=muon],"
+    stages += "[model.rotary=nope,train.frozen=[]]"
+    arguments = ["tiny", *tiny_data, *NINE, *SPLIT, "train.save_every=4"]
     arguments += [f"stages=[{stages}]", "--workdir"]
     call("train.py", *arguments, tmp_path / "whole")
     whole = RunDirectory(tmp_path / "whole")
@@ -172,16 +174,20 @@ def test_another_machine_is_named_at_a_resume(tmp_path, tiny_data, monkeypatch, 
             assert capsys.readouterr().err.count("XLA_FLAGS= (now --xla_cpu") == notes
 
 
-@pytest.mark.slow
-def test_a_killed_data_worker_ends_the_run_with_a_checkpoint(tmp_path, tiny_data, monkeypatch):
-    """Grain raises this error in the main process."""
+@pytest.mark.parametrize(("number", "status"), [(0, 42), (signal.SIGTERM, 130)])
+def test_a_killed_data_worker_ends_the_run_with_a_checkpoint(
+    number, status, tmp_path, tiny_data, monkeypatch
+):
+    """Grain raises this error in the main process; a signal may reach the workers too."""
     make_batches = pipeline.make_batches
 
     def make_three(data, **options):
         yield from itertools.islice(make_batches(data, **options), 3)
+        os.kill(os.getpid(), number)
         raise RuntimeError("Worker process was terminated unexpectedly with exit code -9. Search")
 
     monkeypatch.setattr(pipeline, "make_batches", make_three)
-    messages = call("train.py", "tiny", *tiny_data, *NINE, "--workdir", tmp_path, status=42)
+    messages = call("train.py", "tiny", *tiny_data, *NINE, "--workdir", tmp_path, status=status)
     assert RunDirectory(tmp_path).steps() == [3] and "Traceback" not in messages
-    assert "error: a data worker was killed" in messages.splitlines()[-1]
+    expected = "by SIGTERM at step 3 of 9; saved" if number else "error: a data worker was killed"
+    assert expected in messages.splitlines()[-1]

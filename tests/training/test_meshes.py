@@ -26,7 +26,7 @@ PLAIN = (
 OTHER = (
     "model.rotary.base=10", "model.window=9", "train.learning_rate=1e-3", "seed=1", "data.seed=0",
 )  # fmt: skip
-MLA = ("model.window=[20,none]",)
+MLA = ("model.window=[20,none]", "train.optimizer=muon")
 OTHER_BLOCK = (
     "model.norm=layer", "model.norm_position=both", "model.qk_norm=true", "model.out_bias=true",
     "model.qk_norm_across_heads=true", "model.qkv_bias=true", "model.mlp_bias=true",

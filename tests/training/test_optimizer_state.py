@@ -1,10 +1,11 @@
 """Whatever the optimizer: its state is split as the parameters are, and counted in full."""
 
+import dataclasses
+
 import jax
 import optax
 import pytest
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
-from optax import contrib
 
 from ropewalk.configs import find_config
 from ropewalk.experiment.checkpoint import leaves_by_name
@@ -18,7 +19,7 @@ TINY = find_config("tiny")
 OPTIMIZERS = {
     "as trained": optimizer.make_optimizer(TINY.train),
     "adafactor": optax.adafactor(1e-3),
-    "muon": contrib.muon(1e-3),
+    "muon": optimizer.make_optimizer(dataclasses.replace(TINY.train, optimizer="muon")),
 }
 
 

@@ -23,7 +23,7 @@ def _records(
         parts.append(part)
     content = b"".join(parts)
     parts.clear()  # a long text is in memory once
-    if not content.strip():
+    if not content or content.isspace():
         note_empty(path)
         return
     text, problem = decode_text(content)

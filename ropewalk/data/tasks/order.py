@@ -2,8 +2,9 @@
 
 The keys are equal, so content does not tell them apart, and a model of one layer can only prefer
 the farther position. Two different values are drawn from two ids, so chance is 1/2 whether a model
-finds no key or cannot tell which came first. Du et al. (arXiv 2605.15514) prove that larger bases
-lose this ability. Deeper models can also mark a repeated key, which causal attention shows.
+finds no key or cannot tell which came first. Du et al. (arXiv 2605.15514) conclude from random keys
+that larger bases tell positions apart less well. Deeper models can also mark a repeated key, which
+causal attention shows.
 """
 
 import dataclasses

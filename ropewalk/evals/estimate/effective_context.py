@@ -81,8 +81,6 @@ class Seed:
       verdict: as `Estimate.verdict`.
       learned: whether the ceiling is high enough; if not, l50 is NaN.
       l50: tokens, clipped to the distances measured.
-      beyond: whether accuracy is significantly below half-way at no distance measured. The verdict
-        says whether it is significantly above at all of them.
       worst_accuracy: accuracy of the worst bin.
       mean_accuracies: mean over distances, `[1 + resamples]`, the data first.
       ceiling, falls, dip: of its accuracy; falls to the levels of L50 and of L85.
@@ -94,7 +92,6 @@ class Seed:
     verdict: str
     learned: bool
     l50: float
-    beyond: bool
     worst_accuracy: float
     mean_accuracies: np.ndarray = dataclasses.field(repr=False)
     ceiling: Ceiling = dataclasses.field(repr=False)
@@ -340,17 +337,17 @@ def estimate_trials(
     """
     random = np.random.Generator(np.random.Philox(seed))
     seeds = _read_seeds(trials, resamples, random)
-    is_told = np.array([seed.verdict != TOO_FEW_ANSWERS for seed in seeds])
+    is_used = np.array([seed.verdict != TOO_FEW_ANSWERS for seed in seeds])
     sizes = np.array([float(seed.num_documents) for seed in seeds])
     # Of equal documents, seeds without a fall need most: those with one alone would be a selection.
-    is_told &= sizes[~is_told].max(initial=0) < sizes[is_told].min(initial=np.inf)
-    told = trials.of_seeds(is_told | ~is_told.any())
-    pooled = [seed for seed in seeds if seed.seed in told.seeds]
-    learned = [seed for seed in pooled if seed.learned]
-    num_documents = min(seed.num_documents for seed in pooled)
-    mean, mean_low, mean_high = _mean_accuracy(pooled, told, random)
-    ceilings = [seed.ceiling for seed in learned or pooled]
-    worst = _worst(told.with_min_trials(_MIN_TRIALS).summed())
+    is_used &= sizes[~is_used].max(initial=0) < sizes[is_used].min(initial=np.inf)
+    used = trials.of_seeds(is_used | ~is_used.any())
+    used_seeds = [seed for seed in seeds if seed.seed in used.seeds]
+    learned = [seed for seed in used_seeds if seed.learned]
+    num_documents = min(seed.num_documents for seed in used_seeds)
+    mean, mean_low, mean_high = _mean_accuracy(used_seeds, used, random)
+    ceilings = [seed.ceiling for seed in learned or used_seeds]
+    worst = _worst(used.with_min_trials(_MIN_TRIALS).summed())
     if num_documents < statistics.MIN_DOCUMENTS:
         worst = dataclasses.replace(worst, ci_low=_NAN, ci_high=_NAN)
     result = Estimate(
@@ -366,19 +363,19 @@ def estimate_trials(
         mean_accuracy=mean,
         mean_accuracy_low=mean_low,
         mean_accuracy_high=mean_high,
-        bins=_half_octaves(told.summed(), has_intervals=num_documents >= statistics.MIN_DOCUMENTS),
+        bins=_half_octaves(used.summed(), has_intervals=num_documents >= statistics.MIN_DOCUMENTS),
         shortest=int(trials.low[0]),
         longest=int(trials.high[-1]),
         num_documents=trials.questions.shape[1],
         num_seeds=len(seeds),
         num_learned=len(learned),
-        num_too_few=int((~is_told).sum()),
+        num_too_few=int((~is_used).sum()),
         seeds=tuple(seeds),
     )
-    if not is_told.any():
+    if not is_used.any():
         needed = max(fall.documents_enough(trials.of_seed(i)[0]) for i in range(len(seeds)))
         return dataclasses.replace(result, verdict=TOO_FEW_ANSWERS, documents_needed=needed)
-    if 2 * len(learned) < len(pooled) or not learned:
+    if 2 * len(learned) < len(used_seeds) or not learned:
         return result
     result = _with_distances(result, learned, num_documents, random)
     low = [seed.verdict == LOW_CEILING for seed in learned]
@@ -412,7 +409,6 @@ def _read_seeds(trials: Trials, resamples: int, random: np.random.Generator) -> 
                 l50=float(np.clip(2 ** l50.log_distance[0], shortest, longest))
                 if learned
                 else _NAN,
-                beyond=learned and bool(l50.log_distance[0] == np.inf),
                 worst_accuracy=_worst(joined).accuracy,
                 mean_accuracies=curve.resampled.mean_accuracy(),
                 ceiling=ceiling,
@@ -462,10 +458,10 @@ def _mean_accuracy(
         if variance:
             # Bins whose few answers are all alike add none; they have that of their neighbors.
             group = group_bins(alike.questions, _MIN_TRIALS)
-            right, asked = (np.bincount(group, n) for n in (alike.right, alike.questions))
-            accuracy = ((right + 0.5) / (asked + 1))[group]
-            least = (shares**2 * accuracy * (1 - accuracy) / alike.questions).sum()
-            variance = max(variance, least)
+            right, questions = (np.bincount(group, n) for n in (alike.right, alike.questions))
+            accuracy = ((right + 0.5) / (questions + 1))[group]
+            floor = (shares**2 * accuracy * (1 - accuracy) / alike.questions).sum()
+            variance = max(variance, floor)
         effective_trials = mean * (1 - mean) / variance if variance else 1 / independent
         z = statistics.t_quantile(num_documents)
         _, low, high = map(float, statistics.wilson(np.array(mean), np.array(effective_trials), z))

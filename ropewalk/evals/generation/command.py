@@ -32,9 +32,6 @@ With a dynamic variant (dynamic_...), texts that may pass the trained length are
 token, which is slower; so are all texts of models with latent attention (MLA).
 """
 
-import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
-
-# isort: split
 import argparse
 import json
 import sys

@@ -33,7 +33,7 @@ def _start(tokenizer: Tokenizer) -> list[int]:
     return prompts.turns(tokenizer).before + prompts.parts(tokenizer, _INTRO)[0]
 
 
-def _ask(tokenizer: Tokenizer, name: list[int]) -> list[int]:
+def _question(tokenizer: Tokenizer, name: list[int]) -> list[int]:
     """Return the ids of a question and of its answer's prefix."""
     question, answer = (
         prompts.fill(prompts.parts(tokenizer, template), name) for template in (_QUESTION, _ANSWER)
@@ -61,7 +61,7 @@ class ChatNeedles(prompts.PromptTask):
         tokenizer = context.tokenizer
         name, number = [0] * prompts.names(tokenizer).longest, [0] * _DIGITS
         needle = prompts.fill(prompts.parts(tokenizer, _NEEDLE), name, number)
-        message = _ask(tokenizer, name) + number + prompts.turns(tokenizer).to_question
+        message = _question(tokenizer, name) + number + prompts.turns(tokenizer).to_question
         size = len(needle + message + prompts.noise_line(tokenizer))
         return len(_start(tokenizer)) + self.needles * size
 
@@ -75,7 +75,7 @@ class ChatNeedles(prompts.PromptTask):
         drawn, needles = keys.draw_entries(
             context, sample, names, around, values, task="chat_needles", count=count
         )
-        questions = [_ask(tokenizer, names[key]) for key in drawn]
+        questions = [_question(tokenizer, names[key]) for key in drawn]
         numbers = [needle.number for needle in needles]
         to_question = prompts.turns(tokenizer).to_question
         questions[1:] = [to_question + part for part in questions[1:]]

@@ -7,28 +7,21 @@ The main metric of Men et al. (arXiv 2405.14591). `template`:
     official    LongEval's prompt word for word, with its question at the end, then the cue that
                 LongChat gave to its base model, 'Line <red-fox>: <REGISTER_CONTENT> is', and " <"
 
-Numbers have five digits, so that all lines are equally hard. `cases` reads a file of official test
-cases (.jsonl, .jsonl.gz or .jsonl.zst, each line with `prompt`, `correct_line`, `expected_number`
-and `random_idx`) and uses them unchanged, with numbers of one to five digits and the same cue.
-Document n is the file's line n, from 0. The number of lines of a case does not depend on `length`,
-which only has to fit them. LongEval decodes 100 tokens and takes their last number; here the first
-ids after the cue must be the number's.
+Numbers have five digits, so that all lines are equally hard. LongEval decodes 100 tokens and takes
+their last number; here the first ids after the cue must be the number's.
 """
 
 import dataclasses
-import functools
-from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from ropewalk.data import json_lines, keys
+from ropewalk.data import keys
 from ropewalk.data.task import Document, Sample, TaskContext
 from ropewalk.data.tasks import lines
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.data.word_lists import ADJECTIVES, HELD_OUT_NOUNS
 from ropewalk.evals import prompts
-from ropewalk.utils.paths import as_path
 
 _INTRO = (
     "Below is a record of lines I want you to remember. Each line begins with 'line <line index>' "
@@ -38,10 +31,9 @@ _INTRO = (
     "record start:\n\n"
 )
 _LINE = "line{}: REGISTER_CONTENT is <{}>\n"
-_CUE_END = ">: <REGISTER_CONTENT> is <"
 _QUESTION = (
     "\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line{}? I need the "
-    "number. Line <{}" + _CUE_END
+    "number. Line <{}>: <REGISTER_CONTENT> is <"
 )
 _WORDS = ADJECTIVES, HELD_OUT_NOUNS
 
@@ -52,27 +44,21 @@ class Lines(lines.Lines):
 
     Attributes:
       template: "completion" or "official".
-      cases: path of a file of official test cases; None: generated lines.
     """
 
     template: Literal["completion", "official"] = "completion"
-    cases: str | None = None
 
     def __post_init__(self):
         super().__post_init__()
-        if self.cases is not None and self.template != "official":
-            raise ValueError("lines(cases=...) holds official prompts: add template=official")
         if self.template == "official" and self.answers != lines.Lines.answers:
             raise ValueError(
                 "lines(answers=...) needs template=completion: an official prompt has one answer"
             )
 
     def least_length(self, context: TaskContext) -> int:
-        """Return the length of two lines and the question; cases are checked when read."""
+        """Return the length of two lines and the question."""
         if self.template == "completion":
             return super().least_length(context)
-        if self.cases:
-            return 2
         tokenizer = context.tokenizer
         line = sum(map(len, prompts.parts(tokenizer, _LINE))) + prompts.names(tokenizer).longest + 5
         return len(prompts.begin(tokenizer, _INTRO)) + 2 * line + _question_size(tokenizer) - 1
@@ -83,26 +69,11 @@ class Lines(lines.Lines):
             return super().key(context, number)
         return prompts.key(self, context, number)
 
-    def sources(self, context: TaskContext, numbers: range) -> Iterable[tuple[int, Any]]:
-        """Return the cases of the file with their places."""
-        if self.cases is None:
-            return super().sources(context, numbers)
-        records = _read_cases(self.cases)
-        return [
-            (number, (records[number], f"{self.cases}:{number + 1}"))
-            for number in numbers
-            if number < len(records)
-        ]
-
     def document(self, context: TaskContext, sample: Sample) -> Document:
         """Make lines and the question, in the chosen template."""
         if self.template == "completion":
             return super().document(context, sample)
-        return _official(context, sample) if self.cases is None else _case(context, *sample.source)
-
-    def chance(self, tokenizer: Tokenizer) -> float:
-        """Return the accuracy of a guess."""
-        return super().chance(tokenizer) if self.cases is None else 1 / 50_000
+        return _official(context, sample)
 
 
 def _question_size(tokenizer: Tokenizer) -> int:
@@ -127,31 +98,3 @@ def _official(context: TaskContext, sample: Sample) -> Document:
     key, cue_names = drawn[chosen], keys.pairs(tokenizer, *_WORDS)
     question = prompts.fill(prompts.parts(tokenizer, _QUESTION), names[key], cue_names[key])
     return prompts.append_answers(tokens, [(question, entries[chosen].number, starts[chosen])])
-
-
-@functools.lru_cache(maxsize=8)
-def _read_cases(path: str) -> list[dict]:
-    if not as_path(path).is_file():
-        raise ValueError(f"lines: {path} is not a file of cases")
-    records = []
-    for line, record, problem in json_lines.json_records(as_path(path), field="prompt"):
-        missing = {"prompt", "correct_line", "expected_number", "random_idx"} - record.keys()
-        if problem or missing:
-            raise ValueError(f"{path}:{line}: {problem or f'a case without {min(missing)!r}'}")
-        records.append(record)
-    return records
-
-
-def _case(context: TaskContext, record: dict, where: str) -> Document:
-    tokenizer = context.tokenizer
-    encode = prompts.encoder(tokenizer)
-    prompt, line, value = record["prompt"], record["correct_line"], str(record["expected_number"])
-    start, end = prompt.find("\n" + line) + 1, line.rfind(f"<{value}>") + 1
-    if not start or not end:
-        raise ValueError(f"{where}: the prompt does not contain the case's line with its number")
-    (digits,) = keys.numbers(tokenizer, [int(value)], task="lines")
-    start_of_number = start + end
-    before = prompts.begin(tokenizer, prompt[:start_of_number])
-    between = encode(prompt[start_of_number + len(value) :])
-    cue = encode(f"Line <{record['random_idx'][0]}{_CUE_END}")
-    return prompts.append_answers(before + digits + between, [(cue, digits, len(before))])

@@ -27,7 +27,7 @@ class Ruler(Task):
     kind = "score"
     path: str = "."
 
-    def parts(self) -> Sequence[Task]:
+    def expand(self) -> Sequence[Task]:
         """Return niah_single_1 to 3, multikey_1 to 3, multivalue, multiquery, vt, cwe, fwe, qa."""
         files = "dev-v2.0.json", "hotpot_dev_distractor_v1.json"
         return [

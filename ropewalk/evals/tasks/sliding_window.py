@@ -28,13 +28,11 @@ class SlidingWindow(text.WindowTask):
     Attributes:
       stride: tokens from one window to the next.
       tokens: tokens to score at the start of each document, or all of a shorter document.
-      truncate: score the first window only, as YaRN's --truncate does.
       path: JSON lines, Parquet or .txt files, or their folder; None: the run's held-out text.
     """
 
     stride: Count = 256
     tokens: Count = 16384
-    truncate: bool = False
     path: str | None = None
 
     def sources(self, context: TaskContext, numbers: range) -> Iterator[tuple[int, np.ndarray]]:
@@ -44,7 +42,6 @@ class SlidingWindow(text.WindowTask):
         longest = max((end - start for start, end in spans), default=0)
         if longest < context.length:
             raise text.too_short("sliding_window", context.length, longest)
-        limit = context.length if self.truncate else self.tokens
         for number in range(numbers.start, min(numbers.stop, len(spans))):
             start, end = spans[number]
-            yield number, store.read(start - 1, 1 + min(end - start, limit))
+            yield number, store.read(start - 1, 1 + min(end - start, self.tokens))

@@ -46,7 +46,7 @@ class Vt(prompts.PromptTask):
             # A letter is one id at most, and so is the space before a name.
             names = [[0] * (1 + letters)] * num_lines
             size += len(
-                _ask([], context.tokenizer, names, 10**4, range(num_lines), num_lines).tokens
+                _prompt([], context.tokenizer, names, 10**4, range(num_lines), num_lines).tokens
             )
         return size
 
@@ -61,16 +61,16 @@ class Vt(prompts.PromptTask):
         example_value, value = random.choice(90_000, size=2, replace=False) + 10_000
         places = np.sort(random.choice(num_lines, size=num_lines, replace=False))
         start = [tokenizer.bos_id]
-        example = _ask(start, tokenizer, example_names, example_value, places, num_lines)
+        example = _prompt(start, tokenizer, example_names, example_value, places, num_lines)
         start = example.tokens.tolist() + encode("\n\n")
 
-        shortest = _ask(start, tokenizer, names, value, [0] * num_lines, 0)
+        shortest = _prompt(start, tokenizer, names, value, [0] * num_lines, 0)
         count = (context.length + 1 - len(shortest.tokens)) // len(prompts.noise_line(tokenizer))
         places = np.sort(random.choice(count, size=num_lines, replace=False))
-        return _ask(start, tokenizer, names, value, places, count)
+        return _prompt(start, tokenizer, names, value, places, count)
 
 
-def _ask(
+def _prompt(
     start: list[int],
     tokenizer: Tokenizer,
     names: list[list[int]],

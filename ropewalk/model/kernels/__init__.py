@@ -4,7 +4,8 @@
 with it before training. The others compute the same, faster:
 
 - `splash`: on a TPU, for up to 65,536 tokens of a row on a device.
-- `flash`: on an NVIDIA GPU of compute capability 8.0 or more, for heads up to 256 wide.
+- `hopper`: on an NVIDIA H100 or H200 with the extra `tokamax`, for heads up to 128 wide.
+- `flash`: on other NVIDIA GPUs of compute capability 8.0 or more, for heads up to 256 wide.
 - `ring`: wherever `sequence` splits rows over devices; one of the others on each KV shard.
 - `xla`: on a CPU, and in all other cases; `blocks` in long rows.
 

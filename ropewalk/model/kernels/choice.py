@@ -14,6 +14,8 @@ from ropewalk.model.axes import HEADS, TOKENS
 from ropewalk.model.config import Architecture
 from ropewalk.model.kernels import blocks, ring, xla
 
+# GPUs of compute capability 9.0, in device kinds.
+HOPPER = re.compile(r"\bG?H(100|200|800|20)\b")
 # GPUs below compute capability 8.0, and GPUs of another maker, in device kinds.
 WITHOUT_FLASH = re.compile(rf"{axes.BEFORE_AMPERE.pattern}|AMD|gfx")
 
@@ -22,7 +24,7 @@ class Choice(NamedTuple):
     """A kernel for some shapes.
 
     Attributes:
-      name: "splash", "flash", "ring" or "xla".
+      name: "splash", "hopper", "flash", "ring" or "xla".
       attend: function of q, k, v, segment ids, and window, on the shards of one device. Returns the
         output, `[B, T, N, U]`, and the log-sum-exp of each query's logits, float32 `[B, T, N]`.
       platform: JAX's name of the platform that it was chosen for.
@@ -71,13 +73,13 @@ def choose(
     elif platform == "tpu":
         fast, why = _splash(T, num_devices)
     elif platform in ("gpu", "cuda"):
-        fast, why = _flash(H, U, dtype)
+        fast, why = _of_gpu(H, U, dtype, num_devices)
     if num_devices > 1:
         parts = fast.PARTS if fast else blocks.PARTS
         attend = functools.partial(ring.attention, parts=parts, axis="sequence")
         return Choice("ring", attend, platform, why)
     if fast:
-        return Choice(fast.__name__.rpartition(".")[2], fast.attention, platform)
+        return Choice(fast.__name__.rpartition(".")[2], fast.attention, platform, why)
     return Choice("xla", xla.attention, platform, why)
 
 
@@ -93,9 +95,23 @@ def _splash(T: int, num_devices: int) -> tuple[Any, str]:
     )
 
 
-def _flash(H: int, U: int, dtype) -> tuple[Any, str]:
-    """Return the module `flash`, or None and the reason that it does not apply."""
+def _of_gpu(H: int, U: int, dtype, num_devices: int) -> tuple[Any, str]:
+    """Return `hopper` or `flash`, or None, and the reason that a faster one does not apply."""
     kind = axes.device_kind() or jax.devices()[0].device_kind
+    if not HOPPER.search(kind) or num_devices > 1:
+        return _flash(H, U, dtype, kind)
+    try:
+        from ropewalk.model.kernels import hopper
+    except ImportError as error:
+        flash, why = _flash(H, U, dtype, kind)
+        return flash, why or f"pip install '.[tokamax]' brings a faster kernel: {error}"
+    if jnp.dtype(dtype).name in hopper.DTYPES and max(H, U) <= hopper.MAX_WIDTH:
+        return hopper, ""
+    return _flash(H, U, dtype, kind)
+
+
+def _flash(H: int, U: int, dtype, kind: str) -> tuple[Any, str]:
+    """Return the module `flash`, or None and the reason that it does not apply."""
     if WITHOUT_FLASH.search(kind):
         need = "an NVIDIA GPU of compute capability 8.0 or more"
         return None, f"flash attention needs {need}, not {kind}"

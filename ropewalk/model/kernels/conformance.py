@@ -70,7 +70,7 @@ def check(config: Architecture, context_length: int) -> str:
         by_kernel = differentiate(choice.map_devices(chosen), *inputs)
         return relative_errors(by_kernel, differentiate(xla.reference, *inputs))
 
-    plain = chosen.why or chosen.platform == "cpu"
+    plain = chosen.platform == "cpu" or (chosen.why and chosen.name != "flash")
     remedy = "report it" if plain else "set model.attention=xla, and report it"
     # Float32 products take bfloat16 passes on accelerators.
     exact = dtype == jnp.float32 and chosen.platform == "cpu"

@@ -1,8 +1,9 @@
 """Attention on an NVIDIA GPU: FlashAttention-2 (2307.08691) in Pallas for Triton.
 
 JAX's kernel (`jax.experimental.pallas.ops.gpu.attention`) has neither grouped heads, nor windows,
-nor values narrower than keys, nor rows of any length; tokamax's backward pass and cuDNN read
-documents and traced windows from a mask `[T, T]`. This kernel has the loops of JAX's and adds:
+nor values narrower than keys, nor rows of any length; cuDNN reads documents and traced windows from
+a mask `[T, T]`, and tokamax's kernels for Hopper (`hopper`) need a newer JAX and are not for rings.
+This kernel has the loops of JAX's and adds:
 
 - The mask follows from indices, segment ids, and a window that are arrays (`model.mask`).
 - A program visits only the range of blocks that can attend, so that later blocks, blocks outside
@@ -30,6 +31,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas.triton import CompilerParams, load, store
 
+from ropewalk.model import axes
 from ropewalk.model.kernels import parts
 from ropewalk.model.kernels.parts import FORBIDDEN, Parts, Shard
 from ropewalk.model.mask import is_visible
@@ -38,8 +40,8 @@ MAX_WIDTH = 256
 DTYPES = ("bfloat16", "float16", "float32")
 
 # Tokens of a program's own block, tokens that a step of its loop loads, and steps that are loaded
-# ahead. The first that fits is taken: with its loads in shared memory, 99 KiB on the smallest GPUs
-# (compute capability 8.6, 8.9 and 12.0), and with its sums in the registers of 4 or 8 warps.
+# ahead. The first that fits is taken: with its loads in shared memory, and with its sums in the
+# registers of 4 warps (up to `MAX_TOTALS`) or 8.
 BLOCKS = (
     (128, 64, 3),
     (64, 64, 2),
@@ -49,8 +51,11 @@ BLOCKS = (
     (16, 16, 2),
     (16, 16, 1),
 )
-MAX_BLOCK_MEMORY = 92 * 1024
 MAX_TOTALS = 64 * 128
+# KiB of shared memory for the loads of a program, somewhat less than a chip has: 227 with compute
+# capability 9.0 and 10.0, 163 with 8.0, and 99 with 8.6, 8.9 and 12.0.
+BLOCK_KIB = {"H100": 220, "H200": 220, "B200": 220, "A100": 156}
+LEAST_BLOCK_KIB = 92
 
 # Tests without a GPU set True, which runs the kernels as plain XLA.
 INTERPRET = False
@@ -262,16 +267,22 @@ def _contract(x, y, axis: int) -> jax.Array:
     return jax.lax.dot_general(x, y, dimensions, precision=precision, preferred_element_type=F32)
 
 
+def block_memory() -> int:
+    """Return the bytes of shared memory that the loads of a program may take."""
+    kind = axes.device_kind() or jax.devices()[0].device_kind
+    return 1024 * next((kib for name, kib in BLOCK_KIB.items() if name in kind), LEAST_BLOCK_KIB)
+
+
 def _choose_blocks(q_BTNH, v_BSKU) -> tuple[Blocks, Blocks, Blocks]:
     """Return the blocks of the forward pass, of dq, and of dk and dv."""
-    itemsize = q_BTNH.dtype.itemsize
+    limit = block_memory() // q_BTNH.dtype.itemsize
     H, U = (_pad_width(x.shape[3]) for x in (q_BTNH, v_BSKU))
 
     def largest(own_width: int, total_width: int) -> tuple[int, int, int, int]:
         """Return a program's own tokens, those of a step of its loop, and Triton's parameters."""
         for fixed, step, stages in BLOCKS:
             memory = fixed * own_width + stages * step * (H + U) + fixed * step
-            if memory * itemsize <= MAX_BLOCK_MEMORY:
+            if memory <= limit and fixed * total_width <= 3 * MAX_TOTALS:
                 break
         return fixed, step, 8 if fixed * total_width > MAX_TOTALS else 4, stages
 

@@ -8,6 +8,7 @@ that rotate, or all of these if they are fewer.
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -40,7 +41,6 @@ class BandAblation(Probe):
         rotate.
       pairs_G: number of pairs of a head, mean over the changed heads.
       trained_length: tokens.
-      longest: longest distance tested, tokens.
       intact_l50_3, intact_loss_3: of the unchanged model.
       l50_3WG, loss_3WG: without the band.
       l50_text_WG: that L50 as text.
@@ -49,11 +49,19 @@ class BandAblation(Probe):
 
     title = "Effect of each frequency band"
     caption = """
-    L50 and the loss of the answers when the pairs of one octave of periods are zeroed (dots) or
-    frozen (not rotated; squares) in all heads, with 95% intervals over documents. Gray: the same
-    number of random pairs, four draws. Dashed: the unchanged model; dotted: trained length. A line
-    without a mark: undetermined within it; a cross at the bottom: not learned."""
-    y_labels = "L50 (tokens)", "loss of answers (nats)"
+    Loss of the answers when the pairs of one octave of periods are zeroed (dots) or frozen (not
+    rotated; squares) in all heads, with 95% intervals over documents. Gray: the same number of
+    random pairs, four draws. Dashed: the unchanged model; dotted: trained length. L50 is in the
+    details."""
+    sentences: ClassVar = {
+        "L50, unchanged (tokens)": "the unchanged model has an effective context of {value} tokens",
+        "loss of answers, unchanged (nats)": "the unchanged model's answers cost {value} nats",
+    } | {
+        f"costliest band, {method}: periods from (tokens)": "the costliest octave of periods, "
+        f"{method}, begins at {{value}} tokens|the costliest pairs, {method}, do not rotate"
+        for method in METHODS
+    }
+    y_labels = ("loss of answers (nats)",)
     x_label = "period of the band's pairs (tokens, log scale)"
     sharey = "row"
     references = (
@@ -108,7 +116,6 @@ class BandAblation(Probe):
             start_G=length * 2.0**octave_G,
             pairs_G=bands_GLNR.sum(axis=(1, 2, 3)) / is_selected_LN.sum(),
             trained_length=length,
-            longest=subject.length or length,
             intact_l50_3=unchanged.l50_3X[:, 0],
             intact_loss_3=unchanged.loss_3X[:, 0],
             l50_3WG=l50_3WGX[..., 0],
@@ -134,7 +141,7 @@ class BandAblation(Probe):
             "L50, unchanged (tokens)": Number(*self.intact_l50_3, missing=_NO_L50),
             "loss of answers, unchanged (nats)": Number(*self.intact_loss_3),
         }
-        return intact | costliest
+        return costliest | intact
 
     def lines(self) -> list[dict[str, str]]:
         """Return a line per band and method."""
@@ -157,28 +164,19 @@ class BandAblation(Probe):
         ]
 
     def draw(self, axes: Sequence[Axes], color: str) -> None:
-        """Draw L50 above and loss below."""
-        above, below = axes
-        # An interval may be open: the axis ends above the longest distance tested.
-        top = 1.3 * self.longest
-        l50_3WG = np.clip(self.l50_3WG, 1, top)
-        for ax, intact_3, value_3WG, random_WGC in (
-            (above, self.intact_l50_3, l50_3WG, self.random_l50_WGC),
-            (below, self.intact_loss_3, self.loss_3WG, self.random_loss_WGC),
-        ):
-            ax.axhline(intact_3[0], color=INK, lw=1, ls=DASHED)
-            ax.axvline(self.trained_length, **REFERENCE)
-            for method, marker in enumerate(_MARKERS):
-                x_G = self._x_of_bands() * 2 ** (0.3 + 0.4 * method)
-                draw_points(ax, x_G, value_3WG[:, method], color, marker)
-                ax.plot(x_G, random_WGC[method], marker, color=FAINT, ms=2.5)
-        token_axis(above.yaxis)
-        above.set_ylim(0.9, top)
-        token_axis(below.xaxis)
+        """Draw the loss without each band."""
+        (ax,) = axes
+        ax.axhline(self.intact_loss_3[0], color=INK, lw=1, ls=DASHED)
+        ax.axvline(self.trained_length, **REFERENCE)
+        for method, marker in enumerate(_MARKERS):
+            x_G = self._x_of_bands() * 2 ** (0.3 + 0.4 * method)
+            draw_points(ax, x_G, self.loss_3WG[:, method], color, marker)
+            ax.plot(x_G, self.random_loss_WGC[method], marker, color=FAINT, ms=2.5)
+        token_axis(ax.xaxis)
         if math.isinf(self.start_G[-1]):
-            x, transform = self._x_of_bands()[-1] * 2**0.5, above.get_xaxis_transform()
-            above.text(x, 0.5, "unrotated", rotation=90, va="center", fontsize=7,
-                       ha="center", transform=transform)  # fmt: skip
+            x, transform = self._x_of_bands()[-1] * 2**0.5, ax.get_xaxis_transform()
+            ax.text(x, 0.5, "unrotated", rotation=90, va="center", fontsize=7,
+                    ha="center", transform=transform)  # fmt: skip
 
     def _x_of_bands(self) -> np.ndarray:
         """Return where bands begin on the x axis; unrotated pairs are right of all others."""

@@ -10,6 +10,7 @@
 """
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,15 +18,17 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
 from ropewalk.probes.analyses.matching_keys import measure_gap
-from ropewalk.probes.inside import complex_pairs
+from ropewalk.probes.capturing import complex_pairs
 from ropewalk.probes.probe import NOT_MEASURED, HeadProbe, Number, format_number, head_name
 from ropewalk.probes.resample import bootstrap_counts, with_interval
 from ropewalk.probes.subject import Subject
-from ropewalk.utils.figures import DASHED, FAINT, INK, PAPER, handle, token_axis
+from ropewalk.utils.figures import DASHED, FAINT, INK, PAPER, SIGNED, handle, token_axis
 
+_HALF_GAIN = "period up to which pairs have half of the gap (tokens)"
+_HALF_NORM = "period up to which pairs have half of the norms (tokens)"
 _MASSIVE = 5  # times the mean
 _MAX_HEADS = 8  # heads in the lower panel
-_COLORS, _SCALE = "RdBu_r", Normalize(-0.2, 0.2)
+_SCALE = Normalize(-0.2, 0.2)
 
 
 class FrequencyUse(HeadProbe):
@@ -54,12 +57,19 @@ class FrequencyUse(HeadProbe):
     terms; one block per head, its fastest pair on top. With more than eight heads, those of the
     largest amplitudes."""
     by_default = True
+    sentences: ClassVar = {
+        _HALF_GAIN: "pairs of periods up to {value} tokens have half of the logit gap|"
+        "pairs that do not rotate have half of the logit gap",
+        _HALF_NORM: "pairs of periods up to {value} tokens have half of the norms|"
+        "pairs that do not rotate have half of the norms",
+        "massive features of queries and keys": "{value} features of queries and keys are massive",
+    }
     y_labels = "2-norm of a pair", "pairs of each head"
     references = (
         handle("queries", color=INK, lw=1.4),
         handle("keys", color=INK, lw=1.4, ls=DASHED),
     )
-    color_scale = ScalarMappable(_SCALE, _COLORS), "share of the logit gap"
+    color_scale = ScalarMappable(_SCALE, SIGNED), "share of the logit gap"
 
     @classmethod
     def measure(cls, subject: Subject) -> "FrequencyUse":
@@ -68,18 +78,18 @@ class FrequencyUse(HeadProbe):
         Raises:
           ValueError: if there is no question with a distractor.
         """
-        inside, inv_freq_LNR = subject.capture, subject.capture.inv_freq
-        weights_CB = bootstrap_counts(len(inside.tokens_BT))
-        layers = range(inside.config.num_layers)
-        gaps_CNR = [measure_gap(inside, subject.questions, layer)[1] for layer in layers]
+        captured, inv_freq_LNR = subject.capture, subject.capture.inv_freq
+        weights_CB = bootstrap_counts(len(captured.tokens_BT))
+        layers = range(captured.config.num_layers)
+        gaps_CNR = [measure_gap(captured, subject.questions, layer)[1] for layer in layers]
         gap_CLNR = np.stack(gaps_CNR, axis=1)
-        amplitude_CLNR, distances_M = np.abs(gap_CLNR), np.arange(1, inside.length)
-        unrotated = (complex_pairs(*inside.unrotated(layer)) for layer in layers)
+        amplitude_CLNR, distances_M = np.abs(gap_CLNR), np.arange(1, captured.length)
+        unrotated = (complex_pairs(*captured.unrotated(layer)) for layer in layers)
         norms = [[*_norms(q_BTNR), *_norms(k_BSNR)] for q_BTNR, k_BSNR in unrotated]
         query_LBNR, massive_query_LNH, key_LBNR, massive_key_LNH = map(
             np.stack, zip(*norms, strict=True)
         )
-        num_sharing = inside.config.num_heads // inside.activations.k_LBSKH.shape[3]
+        num_sharing = captured.config.num_heads // captured.activations.k_LBSKH.shape[3]
         query_CLNR, key_CLNR = (
             np.einsum("cb,lbnr->clnr", weights_CB, x_LBNR, optimize=True) / x_LBNR.shape[1]
             for x_LBNR in (query_LBNR, key_LBNR)
@@ -94,7 +104,7 @@ class FrequencyUse(HeadProbe):
             massive_query_LNH=massive_query_LNH,
             massive_key_LKH=massive_key_LNH[:, ::num_sharing],
             distances_M=distances_M,
-            visible_LM=inside.is_visible(distances_M),
+            visible_LM=captured.is_visible(distances_M),
             half_norm_3=with_interval(_half_period(inv_freq_LNR, query_CLNR * key_CLNR), "nearest"),
             half_gain_3=with_interval(_half_period(inv_freq_LNR, amplitude_CLNR), "nearest"),
         )
@@ -112,8 +122,8 @@ class FrequencyUse(HeadProbe):
         """Return numbers over all heads together."""
         massive = self.massive_query_LNH.sum() + self.massive_key_LKH.sum()
         return {
-            "period up to which pairs have half of the norms (tokens)": Number(*self.half_norm_3),
-            "period up to which pairs have half of the gap (tokens)": Number(*self.half_gain_3),
+            _HALF_GAIN: Number(*self.half_gain_3),
+            _HALF_NORM: Number(*self.half_norm_3),
             "massive features of queries and keys": Number(float(massive)),
         }
 
@@ -152,7 +162,7 @@ class FrequencyUse(HeadProbe):
         shares = np.concatenate([self.share(head) for head in drawn])
         edges_M = np.append(self.distances_M, self.distances_M[-1] + 1) - 0.5
         edges_R = np.arange(len(shares) + 1)
-        cells = below.pcolormesh(edges_M, edges_R, shares, cmap=_COLORS, norm=_SCALE)
+        cells = below.pcolormesh(edges_M, edges_R, shares, cmap=SIGNED, norm=_SCALE)
         cells.set_rasterized(True)
         for line in range(R, len(shares), R):
             below.axhline(line, color=PAPER, lw=1.5)

@@ -17,6 +17,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +26,7 @@ from jax.scipy.special import entr
 from matplotlib.axes import Axes
 
 from ropewalk.data.tokenizer import Tokenizer
-from ropewalk.probes.inside import Capture, capture
+from ropewalk.probes.capturing import Capture, capture
 from ropewalk.probes.probe import HeadProbe, Number, draw_points, format_number
 from ropewalk.probes.questions import Questions
 from ropewalk.probes.resample import bootstrap_mean
@@ -61,6 +62,15 @@ class HeadScores(HeadProbe):
     number of tokens that the weights spread over. Bars are 95% intervals over documents, gray lines
     the scores of equal weights, triangles the retrieval of random weights."""
     by_default = True
+    sentences: ClassVar = {
+        "retrieval, highest of heads": "{head} has its largest weight on {value} of the answers",
+        "prefix matching, highest of heads": "{head} puts {value} of its weight on the token after "
+        "the query's last occurrence",
+        "previous token, highest of heads": "{head} puts {value} of its weight on the token before",
+        "retrieval, highest of random heads": "a head of random weights finds {value} of answers",
+        "sinks (share of heads)": "{value} of the heads are sinks",
+        "entropy, mean over heads (nats)": "weights have a mean entropy of {value} nats",
+    }
     y_labels = "share", "spread over (tokens)"
     sharey = "row"
     references = (
@@ -72,11 +82,11 @@ class HeadScores(HeadProbe):
     @classmethod
     def measure(cls, subject: Subject) -> "HeadScores":
         """Score the heads on the captured questions; see `head_scores`."""
-        run, inside = subject.run, subject.capture
-        repeated = capture(run, repeated_ids(run.tokenizer, inside.length))
+        run, captured = subject.run, subject.capture
+        repeated = capture(run, repeated_ids(run.tokenizer, captured.length))
         random = dataclasses.replace(run, params=untrained(run).params)
-        random = capture(random, inside.tokens_BT)
-        return head_scores(inside, subject.questions, subject.is_right, repeated, random)
+        random = capture(random, captured.tokens_BT)
+        return head_scores(captured, subject.questions, subject.is_right, repeated, random)
 
     @property
     def shares(self) -> dict[str, np.ndarray]:
@@ -155,29 +165,29 @@ def repeated_ids(tokenizer: Tokenizer, length: int) -> np.ndarray:
 
 
 def head_scores(
-    inside: Capture, questions: Questions, right_Q: np.ndarray, repeated: Capture, random: Capture
+    captured: Capture, questions: Questions, right_Q: np.ndarray, repeated: Capture, random: Capture
 ) -> HeadScores:
     """Score every head.
 
     Args:
-      inside, questions: the result of `probes.questions.capture_recall`.
+      captured, questions: the result of `probes.questions.capture_recall`.
       right_Q: which questions the model answers correctly.
       repeated: a capture of `repeated_ids`.
-      random: a capture of the rows of `inside` by a model with random weights.
+      random: a capture of the rows of `captured` by a model with random weights.
     """
-    T, n = inside.length, repeated.length // 2
-    scores_BXLN, equal_XL = _mean_scores(inside, _sum_scores, [T - 1, T, T, T])
+    T, n = captured.length, repeated.length // 2
+    scores_BXLN, equal_XL = _mean_scores(captured, _sum_scores, [T - 1, T, T, T])
     prefix_BXLN, equal_prefix_XL = _mean_scores(repeated, functools.partial(_sum_prefix, n), [n])
     previous_3LN, first_3LN, entropy_3LN, distance_3LN = bootstrap_mean(scores_BXLN).swapaxes(0, 1)
     uniform_XL = np.concatenate([equal_prefix_XL, equal_XL])
-    num_visible_LT = inside.is_visible(np.arange(inside.length)).cumsum(axis=1)
-    is_seen_LQ = inside.is_visible(questions.distances)
+    num_visible_LT = captured.is_visible(np.arange(captured.length)).cumsum(axis=1)
+    is_seen_LQ = captured.is_visible(questions.distances)
     chance_L = (is_seen_LQ / num_visible_LT[:, questions.query_Q]).mean(axis=1)
     return HeadScores(
         prefix_3LN=bootstrap_mean(prefix_BXLN[:, 0]),
         previous_3LN=previous_3LN,
         first_3LN=first_3LN,
-        retrieval_3LN=retrieval(inside, questions, right_Q),
+        retrieval_3LN=retrieval(captured, questions, right_Q),
         entropy_3LN=entropy_3LN,
         distance_3LN=distance_3LN,
         uniform_LX=np.insert(uniform_XL, 3, chance_L, axis=0).T,
@@ -185,17 +195,17 @@ def head_scores(
     )
 
 
-def retrieval(inside: Capture, questions: Questions, right_Q: np.ndarray) -> np.ndarray:
+def retrieval(captured: Capture, questions: Questions, right_Q: np.ndarray) -> np.ndarray:
     """Return every head's retrieval score with its 95% interval over documents, `[3, L, N]`.
 
     Arguments as of `head_scores`. NaN if no question is answered correctly.
     """
     row_Q, query_Q, key_Q, _ = questions
-    num_rows = len(inside.tokens_BT)
-    hits_BLN = np.zeros((num_rows, inside.config.num_layers, inside.config.num_heads))
-    for layer in range(inside.config.num_layers):
+    num_rows = len(captured.tokens_BT)
+    hits_BLN = np.zeros((num_rows, captured.config.num_layers, captured.config.num_heads))
+    for layer in range(captured.config.num_layers):
         largest_BNT = np.concatenate(
-            [np.asarray(logits.argmax(axis=-1)) for _, logits, _ in inside.chunks(layer)], axis=2
+            [np.asarray(logits.argmax(axis=-1)) for _, logits, _ in captured.chunks(layer)], axis=2
         )
         is_hit_QN = (largest_BNT[row_Q, :, query_Q] == key_Q[:, None]) & right_Q[:, None]
         np.add.at(hits_BLN[:, layer], row_Q, is_hit_QN)
@@ -203,16 +213,16 @@ def retrieval(inside: Capture, questions: Questions, right_Q: np.ndarray) -> np.
 
 
 def _mean_scores(
-    inside: Capture, scores: Callable, num_queries_X: Sequence[int]
+    captured: Capture, scores: Callable, num_queries_X: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return means over queries of the sums `scores(weights, distances)`, `[B, X, L, N]`.
 
     Also those of equal weights on all visible keys, `[X, L]`.
     """
-    indices_S, layers = np.arange(inside.length), []
-    for layer in range(inside.config.num_layers):
+    indices_S, layers = np.arange(captured.length), []
+    for layer in range(captured.config.num_layers):
         sum_BXN = equal_1X1 = 0.0
-        for indices_T, logits_BNTS, weights_BNTS in inside.chunks(layer):
+        for indices_T, logits_BNTS, weights_BNTS in captured.chunks(layer):
             distances_TS = indices_T[:, None] - indices_S
             is_seen_11TS = jnp.isfinite(logits_BNTS[:1, :1])
             equal_11TS = is_seen_11TS / is_seen_11TS.sum(axis=-1, keepdims=True)

@@ -10,17 +10,20 @@ The figure shows it with the measured means. Where they differ, z does depend on
 """
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from matplotlib.axes import Axes
 
-from ropewalk.probes.inside import Capture, complex_pairs
+from ropewalk.probes.capturing import Capture, complex_pairs
 from ropewalk.probes.probe import NOT_MEASURED, HeadProbe, Number
 from ropewalk.probes.resample import bootstrap_mean
 from ropewalk.probes.subject import Subject
 from ropewalk.utils.figures import FAINT, mark_handle, token_axis
+
+_EXPLAINED = "share of the logit's variance that distance explains, largest over heads"
 
 
 class LogitByDistance(HeadProbe):
@@ -44,6 +47,9 @@ class LogitByDistance(HeadProbe):
     and the trigonometric series of mean z (lines). Shaded, for models of one head: one standard
     deviation of the logits at each distance to either side."""
     by_default = True
+    sentences: ClassVar = {
+        _EXPLAINED: "distance explains at most {value} of the variance of a head's logits"
+    }
     y_labels = ("mean logit",)
     x_label = "distance (tokens, log scale)"
     references = (mark_handle("measured", "."),)
@@ -51,11 +57,11 @@ class LogitByDistance(HeadProbe):
     @classmethod
     def measure(cls, subject: Subject) -> "LogitByDistance":
         """Measure all queries and their visible keys; rows weigh as much as they have of these."""
-        inside = subject.capture
+        captured = subject.capture
         return cls.from_layers(
-            [_layer_fields(inside, layer) for layer in range(inside.config.num_layers)],
-            inv_freq_LNR=inside.inv_freq,
-            distances_M=np.arange(inside.length),
+            [_layer_fields(captured, layer) for layer in range(captured.config.num_layers)],
+            inv_freq_LNR=captured.inv_freq,
+            distances_M=np.arange(captured.length),
         )
 
     @property
@@ -71,9 +77,8 @@ class LogitByDistance(HeadProbe):
 
     def numbers(self) -> dict[str, Number]:
         """Return the largest share of variance over heads."""
-        name = "share of the logit's variance that distance explains, largest over heads"
         value = self.highest(np.stack([self.explained] * 3), largest=1).value
-        return {name: Number(value, largest=1)}
+        return {_EXPLAINED: Number(value, largest=1)}
 
     def line(self, head: tuple[int, int]) -> dict[str, str]:
         """Return the range of the mean logit, and what distance explains."""
@@ -101,9 +106,9 @@ class LogitByDistance(HeadProbe):
         token_axis(ax.xaxis)
 
 
-def _layer_fields(inside: Capture, layer: int) -> dict[str, np.ndarray]:
+def _layer_fields(captured: Capture, layer: int) -> dict[str, np.ndarray]:
     """Return the fields of `LogitByDistance` that differ by layer."""
-    sums = [_sum_by_distance(*chunk[:2]) for chunk in inside.chunks(layer)]
+    sums = [_sum_by_distance(*chunk[:2]) for chunk in captured.chunks(layer)]
     count_BM, sum_BNM, square_BNM = (
         np.sum([np.asarray(x, np.float64) for x in parts], axis=0)
         for parts in zip(*sums, strict=True)
@@ -111,8 +116,8 @@ def _layer_fields(inside: Capture, layer: int) -> dict[str, np.ndarray]:
     mean_NM, low_NM, high_NM = bootstrap_mean(sum_BNM, count_BM[:, None])
     with np.errstate(invalid="ignore"):  # 0 / 0: all keys at this distance are masked
         spread_NM = np.sqrt(np.maximum(square_BNM.sum(0) / count_BM.sum(0) - mean_NM**2, 0))
-    mean_NR, spread_NR = _mean_content(inside, layer)
-    phases_NRM = np.exp(1j * inside.inv_freq[layer][..., None] * np.arange(inside.length))
+    mean_NR, spread_NR = _mean_content(captured, layer)
+    phases_NRM = np.exp(1j * captured.inv_freq[layer][..., None] * np.arange(captured.length))
     return {
         "cosine_LNR": np.real(mean_NR),
         "sine_LNR": -np.imag(mean_NR),
@@ -140,15 +145,15 @@ def _sum_by_distance(indices_T, logits_BNTS) -> tuple[jax.Array, jax.Array, jax.
     return counts_BM, logits_BNTM.sum(axis=2), (logits_BNTM**2).sum(axis=2)
 
 
-def _mean_content(inside: Capture, layer: int) -> tuple[np.ndarray, np.ndarray]:
+def _mean_content(captured: Capture, layer: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean of z over all pairs of a row, which is a document, `[N, R]`, and its spread.
 
     Keys are summed up to each query, itself included, without an array of T x S.
     """
-    B, T = inside.tokens_BT.shape
-    phases_TNR = np.exp(-1j * np.arange(T)[:, None, None] * inside.inv_freq[layer])
+    B, T = captured.tokens_BT.shape
+    phases_TNR = np.exp(-1j * np.arange(T)[:, None, None] * captured.inv_freq[layer])
     sum_NR = square_NR = 0
-    for q_TNR, k_TNR in zip(*complex_pairs(*inside.rotated(layer)), strict=True):
+    for q_TNR, k_TNR in zip(*complex_pairs(*captured.rotated(layer)), strict=True):
         q_TNR, k_TNR = q_TNR * phases_TNR, k_TNR * phases_TNR
         sum_NR += (q_TNR * np.cumsum(k_TNR.conj(), axis=0)).sum(axis=0)
         square_NR += (np.abs(q_TNR) ** 2 * np.cumsum(np.abs(k_TNR) ** 2, axis=0)).sum(axis=0)

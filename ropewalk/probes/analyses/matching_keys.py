@@ -13,12 +13,13 @@ ones. `theory.capability` gives the series that is positive up to the longest di
 import functools
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from ropewalk.evals.estimate.bins import fine_bin_number
-from ropewalk.probes.inside import Capture, complex_pairs
+from ropewalk.probes.capturing import Capture, complex_pairs
 from ropewalk.probes.probe import NOT_MEASURED, HeadProbe, Number
 from ropewalk.probes.questions import Questions
 from ropewalk.probes.resample import bootstrap_counts, with_interval
@@ -27,6 +28,7 @@ from ropewalk.theory import capability
 from ropewalk.utils.figures import DASHED, FAINT, INK, handle, mark_handle, token_axis
 
 ZERO = "zero of the empirical B(m), largest over heads (tokens)"
+BEST_HEAD = "distance where the best head's accuracy falls below .5 (tokens)"
 _MIN_QUESTIONS = 30  # of a dot
 
 
@@ -60,6 +62,13 @@ class MatchingKeys(HeadProbe):
     (dots)."""
     by_default = True
     order = 0
+    sentences: ClassVar = {
+        ZERO: "{head} tells keys apart up to {value} tokens|"
+        "{head} tells keys apart at every distance",
+        BEST_HEAD: "no head alone finds half of the keys from {value} tokens on|"
+        "one head or another finds half of the keys at every distance",
+        "answered correctly": "the model answers {value} of the questions",
+    }
     y_labels = "d′ of the matching key", "accuracy"
     x_label = "distance to the matching key (tokens, log scale)"
     references = (
@@ -75,12 +84,12 @@ class MatchingKeys(HeadProbe):
         Raises:
           ValueError: if there is no question with a distractor.
         """
-        inside, questions = subject.capture, subject.questions
-        layers = range(inside.config.num_layers)
+        captured, questions = subject.capture, subject.questions
+        layers = range(captured.config.num_layers)
         return cls.from_layers(
-            [_layer_fields(inside, questions, layer) for layer in layers],
-            inv_freq_LNR=inside.inv_freq,
-            distances_M=np.arange(1, inside.length),
+            [_layer_fields(captured, questions, layer) for layer in layers],
+            inv_freq_LNR=captured.inv_freq,
+            distances_M=np.arange(1, captured.length),
             distance_Q=questions.distances,
             right_Q=subject.is_right,
         )
@@ -113,7 +122,7 @@ class MatchingKeys(HeadProbe):
         end = math.nan if self.is_unmeasured.all() else self._first(best_M < 0.5)
         return {
             ZERO: self.highest(self.zeros),
-            "distance where the best head's accuracy falls below .5 (tokens)": Number(end),
+            BEST_HEAD: Number(end),
             "answered correctly": Number(float(self.right_Q.mean()), largest=1),
         }
 
@@ -176,7 +185,7 @@ class MatchingKeys(HeadProbe):
                 start = stop
 
 
-def measure_gap(inside: Capture, questions: Questions, layer: int) -> tuple[np.ndarray, ...]:
+def measure_gap(captured: Capture, questions: Questions, layer: int) -> tuple[np.ndarray, ...]:
     """Compare the matching keys of a layer with the others.
 
     Returns:
@@ -194,14 +203,18 @@ def measure_gap(inside: Capture, questions: Questions, layer: int) -> tuple[np.n
     distractors_QT = questions.distractors()
     if not distractors_QT.any():
         raise ValueError("no question follows another key: use more or longer documents")
-    phases_TNR = np.exp(-1j * np.arange(inside.length)[:, None, None] * inside.inv_freq[layer])
-    is_seen_Q = inside.is_visible(questions.distances, layer)
+    phases_TNR = np.exp(-1j * np.arange(captured.length)[:, None, None] * captured.inv_freq[layer])
+    is_seen_Q = captured.is_visible(questions.distances, layer)
     documents = []
-    for row, (q_TNR, k_SNR) in enumerate(zip(*complex_pairs(*inside.rotated(layer)), strict=True)):
+    for row, (q_TNR, k_SNR) in enumerate(
+        zip(*complex_pairs(*captured.rotated(layer)), strict=True)
+    ):
         in_row = (questions.row_Q == row) & is_seen_Q
         t_Q, s_Q = questions.query_Q[in_row], questions.key_Q[in_row]
         s_P = np.flatnonzero(questions.is_value_BT[row])
-        is_other_QP = inside.is_visible(t_Q[:, None] - s_P, layer) & distractors_QT[in_row][:, s_P]
+        is_other_QP = (
+            captured.is_visible(t_Q[:, None] - s_P, layer) & distractors_QT[in_row][:, s_P]
+        )
         is_other_QP = is_other_QP.astype(float)
         logits_NQP = np.einsum("qnr,pnr->nqp", q_TNR[t_Q], k_SNR[s_P].conj()).real
         # Undo the rotation, so that z does not depend on the distance.
@@ -231,16 +244,16 @@ def measure_gap(inside: Capture, questions: Questions, layer: int) -> tuple[np.n
     return match_CNR, match_CNR - other_CNR, other_N, spread_N, num_others
 
 
-def _layer_fields(inside: Capture, questions: Questions, layer: int) -> dict[str, np.ndarray]:
+def _layer_fields(captured: Capture, questions: Questions, layer: int) -> dict[str, np.ndarray]:
     """Return the fields of `MatchingKeys` that differ by layer."""
-    match_CNR, gap_CNR, other_N, spread_N, num_others = measure_gap(inside, questions, layer)
-    distances_M = np.arange(1, inside.length)
-    phases_NRM = np.exp(1j * inside.inv_freq[layer][..., None] * distances_M)
+    match_CNR, gap_CNR, other_N, spread_N, num_others = measure_gap(captured, questions, layer)
+    distances_M = np.arange(1, captured.length)
+    phases_NRM = np.exp(1j * captured.inv_freq[layer][..., None] * distances_M)
 
     def series(z_CNR: np.ndarray) -> np.ndarray:
         return np.einsum("cnr,nrm->cnm", z_CNR, phases_NRM, optimize=True).real
 
-    gap_CNM, visible_M = series(gap_CNR), inside.is_visible(distances_M, layer)
+    gap_CNM, visible_M = series(gap_CNR), captured.is_visible(distances_M, layer)
     gap_NM, low_NM, high_NM = with_interval(gap_CNM)
     zero_CN = np.where(np.isnan(gap_CNM[..., 0]), np.nan, _first_zero(gap_CNM * visible_M))
     zero_N, low_N, high_N = with_interval(zero_CN, "nearest")

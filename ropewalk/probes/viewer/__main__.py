@@ -64,7 +64,7 @@ def write_page(args: argparse.Namespace, out: Path, console: Console) -> None:
     """Capture the runs and write the page `out`."""
     # Imported after parsing, because --help needs neither JAX nor matplotlib.
     from ropewalk.experiment import load
-    from ropewalk.probes.inside import capture
+    from ropewalk.probes.capturing import capture
     from ropewalk.probes.viewer.page import view
     from ropewalk.reporting.labels import labels
 

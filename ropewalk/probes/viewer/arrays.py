@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from ropewalk.probes.inside import Capture
+from ropewalk.probes.capturing import Capture
 
 _NUM_PREDICTED = 2  # likeliest next tokens on the page
 
@@ -20,7 +20,7 @@ def to_bytes(weights: np.ndarray) -> np.ndarray:
     return np.rint(255 * np.sqrt(weights)).astype(np.uint8)
 
 
-def pack_rows(inside: Capture, heads: Sequence[tuple[int, int]]) -> list[dict[str, np.ndarray]]:
+def pack_rows(captured: Capture, heads: Sequence[tuple[int, int]]) -> list[dict[str, np.ndarray]]:
     """Return the arrays of every row of a capture; some heads are the first axis.
 
     C heads, P = T (T + 1) / 2 pairs of a query and a key, M = T distances.
@@ -34,24 +34,24 @@ def pack_rows(inside: Capture, heads: Sequence[tuple[int, int]]) -> list[dict[st
       `expected`, int32 `[T, 2]`: the likeliest ids after each token, and `chance`, float32: their
       probabilities.
     """
-    layers = {layer: _pack_layer(inside, layer) for layer in {layer for layer, _ in heads}}
+    layers = {layer: _pack_layer(captured, layer) for layer in {layer for layer, _ in heads}}
     return [
         {
             name: np.stack([layers[layer][name][row, head] for layer, head in heads])
             for name in layers[heads[0][0]]
         }
-        | predict_next(inside, row)
-        for row in range(len(inside.tokens_BT))
+        | predict_next(captured, row)
+        for row in range(len(captured.tokens_BT))
     ]
 
 
-def _pack_layer(inside: Capture, layer: int) -> dict[str, np.ndarray]:
+def _pack_layer(captured: Capture, layer: int) -> dict[str, np.ndarray]:
     """Return the arrays of `pack_rows` of all rows and heads of a layer, `[B, N, ...]`."""
-    q_BTNH, k_BSKH = map(np.asarray, inside.rotated(layer))
+    q_BTNH, k_BSKH = map(np.asarray, captured.rotated(layer))
     k_BSNH = np.repeat(k_BSKH, q_BTNH.shape[2] // k_BSKH.shape[2], axis=2)
     B, T, N, _ = q_BTNH.shape
     tiles, sums = [], np.zeros((4, B, N, T))
-    for indices_T, logits_BNTS, weights_BNTS in inside.chunks(layer):
+    for indices_T, logits_BNTS, weights_BNTS in captured.chunks(layer):
         distances_TS = indices_T[:, None] - np.arange(T)
         is_before_TS = distances_TS >= 0
         weights_BNP = np.asarray(weights_BNTS)[..., is_before_TS]
@@ -86,12 +86,12 @@ def _quantize(name: str, x_BTNH: np.ndarray) -> dict[str, np.ndarray]:
     return {name: int8_BNTR2, f"{name}_unit": unit_BNR.astype(np.float32)}
 
 
-def predict_next(inside: Capture, row: int) -> dict[str, np.ndarray]:
+def predict_next(captured: Capture, row: int) -> dict[str, np.ndarray]:
     """Return `expected` and `chance` of a row."""
     parts = []
-    for start in range(0, inside.length, 256):  # limits the logits of large vocabularies
-        hidden_1TD = inside.hidden_BTD[row : row + 1, start : start + 256]
-        logits_TV = inside.unembed(hidden_1TD)[0]
+    for start in range(0, captured.length, 256):  # limits the logits of large vocabularies
+        hidden_1TD = captured.hidden_BTD[row : row + 1, start : start + 256]
+        logits_TV = captured.unembed(hidden_1TD)[0]
         parts.append(jax.lax.top_k(jax.nn.softmax(logits_TV), _NUM_PREDICTED))
     chance_TE, ids_TE = (np.concatenate(part) for part in zip(*parts, strict=True))
     return {"expected": ids_TE.astype(np.int32), "chance": chance_TE.astype(np.float32)}

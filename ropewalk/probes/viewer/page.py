@@ -13,7 +13,7 @@ import numpy as np
 
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.model import rotary as rotary_lib
-from ropewalk.probes.inside import Capture
+from ropewalk.probes.capturing import Capture
 from ropewalk.probes.viewer import arrays, list_heads
 from ropewalk.reporting.page import load_templates
 from ropewalk.utils.files import write_atomically
@@ -76,19 +76,19 @@ def view(
         captures = {rotary_lib.label(captures.config.rotary): captures}
     tokens_BT = _tokens(captures, tokenizer)
     members, rows = [], []
-    for name, inside in captures.items():
-        shown = list_heads(name, inside.config, layers, heads)
+    for name, captured in captures.items():
+        shown = list_heads(name, captured.config, layers, heads)
         members.append(
             {
                 "name": printable(name),
-                "rotary": rotary_lib.label(inside.config.rotary),
-                "trained": inside.context_length,
+                "rotary": rotary_lib.label(captured.config.rotary),
+                "trained": captured.context_length,
                 "heads": shown,
                 # Turns per token, which mark the periods.
-                "turns": [(inside.inv_freq[head] / (2 * math.pi)).tolist() for head in shown],
+                "turns": [(captured.inv_freq[head] / (2 * math.pi)).tolist() for head in shown],
             }
         )
-        rows.append(arrays.pack_rows(inside, shown))
+        rows.append(arrays.pack_rows(captured, shown))
     predicted = [row["expected"].ravel() for member_rows in rows for row in member_rows]
     ids = np.unique(np.concatenate([tokens_BT.ravel(), *predicted]))
     numbers = bytearray()
@@ -122,7 +122,7 @@ def view(
 
 def _tokens(captures: Mapping[str, Capture], tokenizer: Tokenizer) -> np.ndarray:
     """Return the rows of all captures."""
-    tokens = [inside.tokens_BT for inside in captures.values()]
+    tokens = [captured.tokens_BT for captured in captures.values()]
     if not tokens or not tokens[0][:, 1:].size:
         raise ValueError("nothing to view: captures need texts of two tokens or more")
     if not all(np.array_equal(tokens_BT, tokens[0]) for tokens_BT in tokens):

@@ -39,7 +39,7 @@ class FixedTarget(TaskView):
         mark = None
         if mean[-1] > 0:  # without a gain there is no 95% of it
             caption = f"95% of the gain from {gain.length} tokens"
-            mark = Mark(gain.length, mean[gain.contexts.index(gain.length)], caption)
+            mark = Mark(gain.length, mean[np.searchsorted(gain.contexts, gain.length)], caption)
         return [Curve.from_means(gain.contexts, mean, error, mark, num_units=num_units)]
 
 
@@ -50,12 +50,12 @@ class ContextGain(NamedTuple):
       contexts: tokens.
       gains: gain of each context; errors are paired over documents.
       length: the smallest context with 95% of the longest context's gain, tokens (L_ppl); the
-        shortest context if there is no gain.
+        shortest context if there is no gain, NaN if losses are not finite.
     """
 
     contexts: list[int]
     gains: list[summaries.MeanWithError]
-    length: int
+    length: float
 
 
 def context_gain(rows: Rows) -> ContextGain:
@@ -69,5 +69,6 @@ def context_gain(rows: Rows) -> ContextGain:
     for part in by_context:
         part["query"] = np.zeros_like(part["query"])  # the same question, numbered by context
     gains = [summaries.difference(by_context[0], part) for part in by_context]
-    enough = [gain.mean >= ENOUGH * gains[-1].mean for gain in gains]
-    return ContextGain(lengths, gains, length=lengths[enough.index(True)])
+    least = ENOUGH * gains[-1].mean
+    enough = (length for length, gain in zip(lengths, gains, strict=True) if gain.mean >= least)
+    return ContextGain(lengths, gains, length=next(enough, np.nan))

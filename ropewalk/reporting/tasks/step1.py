@@ -38,7 +38,7 @@ class Step1(TaskView):
         """Return the first loss by candidate base; results.csv has the other variants."""
         changes = {
             float(np.max(of_rotary["base"])): first_loss(of_rotary, trained)
-            for rotary in np.unique(rows["rotary"]).tolist()
+            for rotary in sorted(set(rows["rotary"].tolist()))
             for of_rotary in [select(rows, rotary=rotary)]
             if rotary.startswith("rope(") and not np.isnan(of_rotary["base"]).any()
         }

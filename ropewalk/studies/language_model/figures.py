@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -14,22 +15,28 @@ from ropewalk.studies.language_model.law import Run
 from ropewalk.studies.language_model.measures import REFERENCE, gains, over_seeds, runs_of
 from ropewalk.studies.rows import Row
 from ropewalk.utils.figures import (
+    DASHED,
+    DOTTED,
     FAINT,
     INK,
-    Look,
+    End,
     add_legend,
     error_bar,
+    grid,
     handle,
+    label_ends,
     label_values,
-    make_looks,
     mark_handle,
     new_figure,
+    set_message,
+    stroke_of,
     token_axis,
 )
 from ropewalk.utils.figures import REFERENCE as REFERENCE_LINE
 from ropewalk.utils.limits import read_json
 
 _MARKERS = "o", "s", "^", "D", "v"
+LEAST_ANSWERS = 50  # of a point of a curve, over all documents
 
 
 def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
@@ -50,7 +57,7 @@ def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
             yield title, "", Table.from_cells(table, has_all_columns=True)
         yield make_figure("Reach against base", "reach_of_bases", draw_reaches, runs)
         yield make_figure("Cost against level of copying", "cost_of_levels", draw_costs, runs)
-        yield make_figure("Copy gain by lag", "copy_gains", draw_copy_gains, rows)
+        yield make_figure("Copy gain by lag", "copy_gains", draw_copy_gains, rows, runs)
         heads = read_json(Path(__file__).with_name("heads.json"))
         yield "Heads that copy", "", Table.from_cells([(None, line) for line in heads])
     for card in cards:
@@ -94,88 +101,110 @@ def make_table(card: Card, rows: Sequence[Row]) -> Table:
 
 def draw_reaches(runs: Sequence[Run]) -> Figure:
     """Draw the reach of each base and seed, and what theories with one factor say."""
-    figure = new_figure(7.2, 3.8)
+    figure = new_figure(8, 4.2)
     ax = figure.subplots()
-    by_seed = law.reaches(runs)
+    by_seed, ends = law.reaches(runs), []
+    octaves = np.log2([[reach.values[0] for reach in reaches] for reaches in by_seed.values()])
+    for (name, length), style in zip(law.THEORIES.items(), _THEORIES, strict=True):
+        lengths = np.array([length(base) for base in law.GROWING])
+        factor = 2 ** np.mean(octaves - np.log2(lengths))
+        ax.plot(law.GROWING, factor * lengths, lw=1.5, zorder=1, **style)
+        name = name.replace("B_m < 0", "theory length (B_m < 0)")
+        name = f"{factor:.2g} × {name}"
+        ends.append(End(law.GROWING[-1], factor * lengths[-1], name, style["color"]))
     for i, reaches in enumerate(by_seed.values()):
         for base, reach in zip(law.GROWING, reaches, strict=True):
             value, low, high = over_seeds([reach])[:3]
             x = base * 1.05 ** (i - 1.5)
-            ends = low, min(high, measures.LENGTH)
-            error_bar(ax, x, value, ends, color=INK, marker=_MARKERS[i], ms=5, lw=1)
-    handles = [
-        mark_handle(f"seed {seed}", marker) for seed, marker in zip(by_seed, _MARKERS, strict=False)
-    ]
-    octaves = np.log2([[reach.values[0] for reach in reaches] for reaches in by_seed.values()])
-    for (name, length), color in zip(law.THEORIES.items(), _COLORS, strict=True):
-        lengths = np.array([length(base) for base in law.GROWING])
-        factor = 2 ** np.mean(octaves - np.log2(lengths))
-        ax.plot(law.GROWING, factor * lengths, color=color, lw=1.5, zorder=1)
-        handles.append(handle(f"{factor:.2g} x {name}", color=color, lw=1.5))
-    ax.set(
-        xscale="log", yscale="log", xlabel="base (log scale)", ylabel="reach (tokens, log scale)"
-    )
+            limits, color = (low, min(high, measures.LENGTH)), stroke_of(base).color
+            error_bar(ax, x, value, limits, color=color, marker=_MARKERS[i], ms=6, lw=1.4)
+    ax.set(xlabel="base (log scale)", ylabel="reach (tokens, log scale)", xscale="log")
     token_axis(ax.yaxis)
     label_values(ax.xaxis, {base: f"{base:,}" for base in law.GROWING})
-    add_legend(figure, handles)
+    growth = 2 ** np.mean(octaves[:, -1] - octaves[:, 0])
+    first, last = law.GROWING[0], law.GROWING[-1]
+    message = (
+        f"Models of base {last:,} copy from {growth:.1f} times as far as those of base {first:,}"
+    )
+    set_message(figure, message)
+    label_ends(ax, ends)
+    seeds = zip(by_seed, _MARKERS, strict=False)
+    handles = [mark_handle(f"seed {seed}", marker, color=FAINT) for seed, marker in seeds]
+    add_legend(figure, handles, below=True)
     return figure
 
 
-_COLORS = "#0072b2", "#56b4e9", "#d55e00", "#999999"
+# The theory length is black, rivals are gray.
+_THEORIES: tuple[dict[str, Any], ...] = (
+    {"color": FAINT, "ls": DASHED},
+    {"color": FAINT, "ls": DOTTED},
+    {"color": INK},
+    {"color": FAINT},
+)
 
 
 def draw_costs(runs: Sequence[Run]) -> Figure:
     """Draw the cost of each run against its level of copying, and the line through all."""
-    figure = new_figure(7.2, 3.8)
+    figure = new_figure(8, 4.2)
     ax = figure.subplots()
-    fit, looks, handles = law.fit_cost(runs), _looks(law.BASES), []
+    fit, handles = law.fit_cost(runs), []
     levels = np.array([0, 1])
     ax.plot(levels, fit.intercept + fit.slope * levels, color=FAINT, lw=1.5)
     for base, marker in zip(law.BASES, _MARKERS, strict=True):
-        style = {"color": looks[base].color, "marker": marker}
+        style = {"color": stroke_of(base).color, "marker": marker}
         for run in runs:
             if run.base == base:
                 value, low, high = over_seeds([run.cost])[:3]
-                error_bar(ax, run.level.values[0], value, (low, high), ms=5, lw=1, **style)
+                error_bar(ax, run.level.values[0], value, (low, high), ms=6, lw=1.4, **style)
         handles.append(mark_handle(f"base {base:,}", **style))
-    handles.append(handle(f"{fit.intercept:.3f} - {-fit.slope:.3f} x level", color=FAINT, lw=1.5))
+    handles.append(handle(f"{fit.intercept:.3f} - {-fit.slope:.3f} × level", color=FAINT, lw=1.5))
     ax.set(xlabel="level: copy gain at lags 8-16, share of base 10,000's", xlim=(0, 1.05))
     ax.set_ylabel("loss minus that of base 10,000 (nats)")
-    add_legend(figure, handles)
+    less = "less" if fit.slope < 0 else "more"
+    set_message(figure, f"A run that copies more costs {less}, whatever its base")
+    add_legend(figure, handles, below=True)
     return figure
 
 
-def draw_copy_gains(rows: Sequence[Row]) -> Figure:
-    """Draw the copy gain of each base by lag after 40M tokens, and its share of base 1e4's."""
-    figure = new_figure(7.2, 3.8)
-    axes = figure.subplots(1, 2)
-    looks, bases = {}, (*law.BASES[1:], 10_000)
-    for base, look in _looks(bases).items():
+def draw_copy_gains(rows: Sequence[Row], runs: Sequence[Run] = ()) -> Figure:
+    """Draw the copy gain of each base by lag after 40M tokens, and its share of base 1e4's.
+
+    Curves are means over seeds; half octaves of few answers are left out. The title has the reaches
+    of `runs`.
+    """
+    figure, axes = grid(2, columns=2, height=3.8)
+    titles = "copy gain (nats per token)", "share of base 10,000's (1 at lags 8-16)"
+    ends: tuple[list[End], list[End]] = [], []
+    for base in (*law.BASES[1:], 10_000):
         panels: tuple[list, list] = [], []
         for card in law.CARDS[:2]:
             references = runs_of(rows, card, REFERENCE)
             for seed, row in sorted(runs_of(rows, card, f"base={base}").items()):
                 run, reference = (gains(x, measures.SHORTEST_LAG) for x in (row, references[seed]))
                 if run is not None and reference is not None:
-                    center_B = run.center_B
-                    panels[0].append(run.total_DB.sum(0) / run.count_DB.sum(0))
+                    count_B = run.count_DB.sum(0)
+                    is_drawn_B, center_B = count_B >= LEAST_ANSWERS, run.center_B
+                    panels[0].append(run.total_DB.sum(0) / count_B)
                     panels[1].append(measures.shares(run, reference, measures.NEARBY))
-        if not panels[0]:
-            continue
-        looks[base] = look
-        for ax, seeds in zip(axes, panels, strict=True):
-            ax.plot(center_B, np.mean(seeds, 0), **look.line, lw=2)
-            ax.plot(center_B, np.transpose(seeds), color=look.color, lw=0.5)
-    for ax in axes:
+        stroke = stroke_of(base)
+        for (ax,), seeds, of_panel in zip(axes, panels, ends, strict=True):
+            if seeds:
+                lag_B, mean_B = center_B[is_drawn_B], np.mean(seeds, 0)[is_drawn_B]
+                ax.plot(lag_B, mean_B, marker=".", lw=2, **stroke.line)
+                of_panel.append(End(lag_B[-1], mean_B[-1], f"base {base:,}", stroke.color))
+    for (ax,), title in zip(axes, titles, strict=True):
         token_axis(ax.xaxis)
-        ax.set(xlabel="lag (tokens, log scale)", ylim=(0, None))
-    axes[0].set_ylabel("copy gain (nats per token)")
-    axes[1].set_ylabel("share of base 10,000's (lags 8-16: 1)")
-    axes[1].axhline(0.5, **REFERENCE_LINE)
-    add_legend(figure, [handle(f"base {base:,}", **x.line, lw=2) for base, x in looks.items()])
+        ax.set(xlabel="lag (tokens, log scale)", ylim=(0, None), title=title)
+    axes[1, 0].axhline(0.5, **REFERENCE_LINE)
+    reach = {b: [x.reach.values[0] for x in runs if x.base == b] for b in law.GROWING}
+    halves = [np.exp(np.mean(np.log(values))) for values in reach.values() if values]
+    message = "How far back models copy"
+    if len(halves) > 1 and halves == sorted(halves):
+        message = (
+            f"Copying ends earlier with a smaller base: it halves at {halves[0]:.0f} tokens with "
+            f"base {law.GROWING[0]:,}, at {halves[-1]:.0f} with base {law.GROWING[-1]:,}"
+        )
+    set_message(figure, message)
+    for (ax,), of_panel in zip(axes, ends, strict=True):
+        label_ends(ax, of_panel)
     return figure
-
-
-def _looks(bases: Sequence[int]) -> dict[int, Look]:
-    looks = make_looks(list(map(float, bases)), [1] * len(bases), spread=True)
-    return dict(zip(bases, looks, strict=True))

@@ -8,6 +8,7 @@ from scipy import stats
 
 from ropewalk.evals.estimate.bins import fine_bin_start
 from ropewalk.model.rotary.rope import Rope
+from ropewalk.reporting.members import describe_range
 from ropewalk.reporting.page import NONE, Item, Table, make_figure
 from ropewalk.studies.capability.measures import l50
 from ropewalk.studies.card import Card, Value, as_measure
@@ -153,7 +154,6 @@ def draw(card: Card, rows: Sequence[Row]) -> Figure:
     figure = figures.new_figure(9.2, 6.0)
     recall, order = figure.subplots(2, 1, sharex=True)
     bases = _bases(card)
-    looks = figures.make_looks(list(bases.values()), [1] * len(bases))
     grid = np.geomspace(min(bases.values()), max(bases.values()), 41)
     allowed = [_allowed(_inv_freq(base)).l50 for base in grid]
     first = [min(decay.first_violation(_inv_freq(base)) or LONGEST, LONGEST) for base in grid]
@@ -164,16 +164,18 @@ def draw(card: Card, rows: Sequence[Row]) -> Figure:
     separations = np.array([separation(base) for base in grid])
     steps = np.array([tell_apart(_inv_freq(base), LONGEST).step for base in grid])
     # Both theories say an order among bases; they are drawn between .5 and the best accuracy.
-    best = 0.5
-    for (member, base), look in zip(bases.items(), looks, strict=True):
+    best, reaches = 0.5, {}
+    for member, base in bases.items():
+        color = figures.stroke_of(base).color
         for ax, measure in ((recall, l50(member)), (order, order_accuracy(member, first=FAR))):
             value = measure(card, rows)
             if value is not None:
                 top = LONGEST if ax is recall else 1.0
-                at = min(value.value, top) if np.isfinite(value.value) else top
+                y = min(value.value, top) if np.isfinite(value.value) else top
                 ends = max(value.low, 0), min(value.high, top)
-                figures.error_bar(ax, base, at, ends, color=look.color, marker="o", ms=5, lw=1)
+                figures.error_bar(ax, base, y, ends, color=color, marker="o", ms=5, lw=1)
                 best = max(best, value.value) if ax is order else best
+                reaches |= {f"base {base:,g}": y} if ax is recall else {}
     for name, theory, style in (
         ("separation (scaled)", separations, {"color": figures.INK, "lw": 1.5}),
         ("step of Du et al. (scaled)", steps, figures.REFERENCE),
@@ -185,6 +187,12 @@ def draw(card: Card, rows: Sequence[Row]) -> Figure:
     figures.token_axis(recall.yaxis)
     order.set(ylabel=f"accuracy of order\nfrom {FAR} tokens on", xlabel="base (log scale)")
     figures.power_axis(order.xaxis)
-    handles = [figures.handle(name, **style) for name, (_, _, style) in lines.items()]
-    figures.add_legend(figure, handles)
+    figures.set_message(figure, describe_range("L50 of recall (tokens)", reaches))
+    for panel in (recall, order):
+        ends = [
+            figures.End(grid[-1], values[-1], name, style["color"])
+            for name, (ax, values, style) in lines.items()
+            if ax is panel
+        ]
+        figures.label_ends(panel, ends)
     return figure

@@ -5,9 +5,6 @@ ropewalk bench gpu        step and members on one GPU, with larger models
 ropewalk bench NAME       one benchmark; `step --device gpu` prints the table of docs/gpu.md
 """
 
-import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
-
-# isort: split
 import argparse
 import os
 import subprocess

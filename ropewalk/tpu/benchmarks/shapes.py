@@ -25,10 +25,10 @@ def train_shapes(device: str, dry: bool = False) -> dict[str, ExperimentConfig]:
         )
         longer = change(paper, data=dict(context_length=32_768))
         shapes = {
-            "base_125m": fitted(base, 16, "none"),
+            "base_125m": fitted(change(base, model=dict(unroll=True)), 16, "none"),
             "1B": fitted(billion, 8, "dots"),
             "paper_2b": fitted(paper, 4, "dots"),
-            "paper_2b at 32k": fitted(longer, 1, "full"),
+            "paper_2b at 32k": fitted(longer, 1, "qkv"),
         }
     return {name: cut(config, dry) for name, config in shapes.items()}
 

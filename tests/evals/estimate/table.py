@@ -1,13 +1,17 @@
-"""The estimator against known curves of accuracy by distance: the table of docs/evaluation.md.
+"""Coverage of intervals: the tables of docs/evaluation.md.
 
 usage: python -m tests.evals.estimate.table [DRAWS] [DOCUMENTS]
 
+The first table is of the estimator, against known curves of accuracy by distance; the second of
+differences of loss, copy gains and reaches of language models, by number of documents.
+
 Questions are those that `evaluate.py` asks by default: documents of the task kv at 128 tokens, 64
 unless stated. Luck is correlated by .2 within a document (a Gaussian copula). The truth is the
-first distance at which accuracy is at most half-way from the ceiling to chance, and the mean of
-accuracy over all distances.
+first distance at which accuracy is at most half-way from the ceiling to chance, the mean of
+accuracy over all distances, and the least mean of accuracy over the questions of a bin.
 """
 
+import collections
 import functools
 import sys
 from collections.abc import Callable, Sequence
@@ -16,10 +20,11 @@ import numpy as np
 from scipy import special
 
 from ropewalk.data.tasks.kv import Kv
-from ropewalk.evals.estimate import effective_context
+from ropewalk.evals.estimate import effective_context, summaries
 from ropewalk.evals.estimate.bins import fine_bin_number
 from ropewalk.evals.estimate.effective_context import Estimate
 from ropewalk.evals.estimate.trials import Trials
+from ropewalk.studies.language_model import measures
 from tests.evals.estimate.simulated import CHANCE, interval_octaves, logistic
 
 LENGTH, LONGEST = 128, 125
@@ -110,8 +115,8 @@ def questions(first: int, num_documents: int) -> tuple[np.ndarray, np.ndarray]:
 
 def simulate(
     curve: Accuracy, random: np.random.Generator, *, documents: int = 64, rho: float = 0.2
-) -> Trials:
-    """Return the counted answers of one seed to questions of kv."""
+) -> tuple[Trials, Trials]:
+    """Return the counted answers of one seed to questions of kv, and their expectation."""
     document, distance = questions(int(random.integers(20)) * documents, documents)
     normal = np.sqrt(rho) * random.normal(size=documents)[document]
     luck = special.ndtr(normal + np.sqrt(1 - rho) * random.normal(size=len(document)))
@@ -120,10 +125,13 @@ def simulate(
         "document": document,
         "bin": fine_bin_number(distance),
         "questions": np.ones(len(document)),
-        "right": (luck < curve(distance)).astype(float),
     }
     ends = int(distance.min()), int(distance.max())
-    return Trials.from_counts(counts, distances=ends, chance=CHANCE)
+    answers, expected = (
+        Trials.from_counts(counts | {"right": right}, distances=ends, chance=CHANCE)
+        for right in ((luck < curve(distance)).astype(float), curve(distance))
+    )
+    return answers, expected
 
 
 def truth(curve: Accuracy) -> float:
@@ -154,11 +162,12 @@ def line(
       kind: returns the curve of a draw.
     """
     random = np.random.default_rng(seed)
-    results, covered, means = [], [], []
+    results, covered, means, worst = [], [], [], []
     for draw in range(draws):
         curve = kind(random)
+        answers, expected = simulate(curve, random, documents=documents)
         result = effective_context.estimate_trials(
-            simulate(curve, random, documents=documents),
+            answers,
             task="kv",
             lengths=(LENGTH, LENGTH),
             resamples=200,
@@ -168,6 +177,9 @@ def line(
         covered.append(is_covered(result, truth(curve)))
         mean = curve(np.arange(1.0, LONGEST + 1)).mean()
         means.append(result.mean_accuracy_low <= mean <= result.mean_accuracy_high)
+        bins = expected.with_min_trials(30).summed().summed()
+        least = (bins.right / bins.questions).min()
+        worst.append(result.worst.ci_low - 1e-9 <= least <= result.worst.ci_high + 1e-9)
     measured = [result for result in results if result.verdict == effective_context.MEASURED]
     shares = {
         "measured": len(measured) / draws,
@@ -176,14 +188,72 @@ def line(
         "no L50": np.mean([not result.has_l50 for result in results]),
         "covered": np.mean(covered),
         "mean covered": np.mean(means),
+        "worst covered": np.mean(worst),
         "octaves": np.median(list(map(interval_octaves, measured))) if measured else np.nan,
     }
     return {name: float(value) for name, value in shares.items()}
 
 
+_CENTERS = 8 * 2 ** np.arange(0, 6, 0.5)  # lags, tokens
+_SHARES = 1 / (1 + (_CENTERS / 100) ** 4)  # of the reference's copy gain of 2 nats
+_COST = 0.05  # nats per token more than the reference
+
+
+def language_model(documents: int, draws: int, seed: int = 0) -> dict[str, float]:
+    """Return the shares of intervals of one seed that hold the truth, by measure.
+
+    Losses differ by document with an exponential tail. A document has 16 passages at random lags,
+    and its copy gains, of run and reference, vary by half of their size.
+    """
+    random, hits = np.random.default_rng(seed), collections.defaultdict(list)
+    mean_gain = 2 * _SHARES.mean()
+    truths = {"copy gain": mean_gain, "copy gain / reference's": mean_gain / 2}
+    expected = [
+        measures.Sums(x[None], x[None] ** 0, _CENTERS) for x in (2 * _SHARES, 0 * _SHARES + 2)
+    ]
+    truths["reach"] = measures.measure_half_lag(*expected, nearby=16).values[0]
+    for _ in range(draws):
+        costs = _COST + 0.2 * (random.exponential(size=documents) - 1)
+        rows = {"document": np.arange(documents), "query": np.zeros(documents, int)}
+        rows |= {"num_tokens": random.integers(100, 500, documents), "num_bytes": rows["query"]}
+        cost = summaries.difference(rows | {"nll": costs}, rows | {"nll": 0 * costs})
+        hits["difference of loss, tables"].append(abs(cost.mean - _COST) <= cost.half_width)
+
+        passages = random.multinomial(16, np.full(len(_CENTERS), 1 / len(_CENTERS)), documents)
+        count = 16.0 * passages
+        size = 1 + 0.5 * random.normal(size=(documents, 1))
+        run, reference = (
+            measures.Sums(
+                2 * share * size * count + np.sqrt(count) * random.normal(size=count.shape),
+                count,
+                _CENTERS,
+            )
+            for share in (_SHARES, 1)
+        )
+        tokens = rows["num_tokens"][:, None].astype(float)
+        values = {
+            "difference of loss, studies": (
+                measures.measure_mean(measures.Sums(costs[:, None] * tokens, tokens, np.ones(1)))
+            ),
+            "copy gain": measures.measure_mean(run),
+            "copy gain / reference's": measures.measure_ratio(run, reference),
+            "reach": measures.measure_half_lag(run, reference, nearby=16),
+        }
+        for name, value in values.items():
+            interval = measures.over_seeds([value], in_octaves=name == "reach")
+            hits[name].append(interval.low <= truths.get(name, _COST) <= interval.high)
+    return {name: float(np.mean(shares)) for name, shares in hits.items()}
+
+
 def main(arguments: Sequence[str]) -> None:
-    """Print the table in Markdown."""
+    """Print the tables in Markdown."""
     draws, documents = (*map(int, arguments), *(200, 64)[len(arguments) :])
+    by_documents = {n: language_model(n, draws) for n in (16, 60, 200)}
+    print("| documents |", " | ".join(by_documents[16]), "|")
+    print("|---" * (len(by_documents[16]) + 1) + "|")
+    for number, hits in by_documents.items():
+        print(f"| {number} |", " | ".join(f"{share:.3g}" for share in hits.values()), "|")
+    print()
     lines = KINDS | {name: lambda _, curve=curve: curve for name, curve in CURVES.items()}
     heads = list(line(KINDS["steps"], 1))
     print("| accuracy |", " | ".join(heads), "|")

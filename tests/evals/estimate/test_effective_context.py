@@ -98,19 +98,6 @@ def test_a_known_hole_is_found_at_28(bottom, high):
         assert result.l50 == pytest.approx(27.5, rel=0.04)
 
 
-def test_mean_accuracy_counts_every_distance_the_same():
-    """Right below 64 of 2 to 256, questions half of them log-uniform: 62 of 255 distances."""
-    random = np.random.default_rng(33)
-    covered = []
-    for _ in range(40):
-        data = simulate([lambda m: np.where(m < 64, 0.8, 0.2)], random, together=0.4)
-        result = effective_context.estimate(data, resamples=200)
-        mean = 0.8 * 62 / 255 + 0.2 * 193 / 255
-        covered.append(result.mean_accuracy_low <= mean <= result.mean_accuracy_high)
-    assert np.mean(covered) >= 0.85
-    assert result.mean_accuracy_high - result.mean_accuracy_low < 0.15
-
-
 @pytest.mark.parametrize(
     ("curve", "verdict", "expected"),
     [

@@ -1,11 +1,5 @@
-import json
 import re
 
-import numpy as np
-import pytest
-import zstandard
-
-from ropewalk import evals
 from ropewalk.evals.tasks.lines import Lines
 from tests.evals.helpers import make_documents
 
@@ -23,56 +17,21 @@ END = (
 )
 
 
-def check(tokenizer, document, digits):
-    """The official prompt, one line asked, answered by the right number."""
-    text = tokenizer.decode(document.tokens)
-    assert text.startswith(INTRO)
-    lines = re.findall(LINE, text)
-    key = re.search(r"in line (.+)\? I need", text)[1]
-    value = dict(lines)[key]
-    assert re.fullmatch(rf"\d{digits}", value)
-    record = "".join(f"line {key}: REGISTER_CONTENT is <{value}>\n" for key, value in lines)
-    assert text == INTRO + record + END.format(key=key, value=value)
-    ((start, count, distance),) = document.answers.tolist()
-    assert tokenizer.decode(document.tokens[start:]) == value and count == len(value)
-    passage = tokenizer.decode(document.tokens[start - 1 - distance : start])
-    assert passage.startswith(value + ">\n")
-    assert text.count(f"line {key}: REGISTER_CONTENT is <{value}>\n") == 1
-    return [key for key, _ in lines].index(key) / len(lines)
-
-
 def test_the_official_wording(prose_config, prompt_tokenizer):
-    task = Lines(template="official")
-    result = make_documents(task, prose_config, prompt_tokenizer, 900, range(40))
-    depths = [check(prompt_tokenizer, document, "{5}") for document in result]
+    """One line is asked, and answered by the right number."""
+    depths, task = [], Lines(template="official")
+    for document in make_documents(task, prose_config, prompt_tokenizer, 900, range(40)):
+        text = prompt_tokenizer.decode(document.tokens)
+        lines = re.findall(LINE, text)
+        key = re.search(r"in line (.+)\? I need", text)[1]
+        value = dict(lines)[key]
+        assert re.fullmatch(r"\d{5}", value)
+        record = "".join(f"line {key}: REGISTER_CONTENT is <{value}>\n" for key, value in lines)
+        assert text == INTRO + record + END.format(key=key, value=value)
+        ((start, count, distance),) = document.answers.tolist()
+        assert prompt_tokenizer.decode(document.tokens[start:]) == value and count == 5
+        passage = prompt_tokenizer.decode(document.tokens[start - 1 - distance : start])
+        assert passage.startswith(value + ">\n")
+        assert text.count(f"line {key}: REGISTER_CONTENT is <{value}>\n") == 1
+        depths.append([key for key, _ in lines].index(key) / len(lines))
     assert min(depths) < 0.2 and max(depths) > 0.8
-
-
-@pytest.fixture
-def cases(tmp_path):
-    """Official cases, made by hand: numbers of four, five and one digits."""
-    path = tmp_path / "3_lines.jsonl.zst"
-    values = {"torpid-kid": 2416, "wide-eyed-owl": 42527, "drab-hall": 7}
-    lines = [f"line {key}: REGISTER_CONTENT is <{value}>\n" for key, value in values.items()]
-    text = ""
-    for index, (key, value) in enumerate(values.items()):
-        question = END.format(key=key, value="").partition("Line <")[0]
-        record = {"random_idx": [key, index], "expected_number": value, "num_lines": 3}
-        record |= {"correct_line": lines[index], "prompt": INTRO + "".join(lines) + question}
-        text += json.dumps(record) + "\n"
-    path.write_bytes(zstandard.compress(text.encode()))
-    return path
-
-
-def test_official_cases_are_asked_as_they_are(cases, prose_config, prompt_tokenizer):
-    task = evals.parse(f"lines(template=official,cases='{cases}')")
-    result = make_documents(task, prose_config, prompt_tokenizer, 400, range(9))
-    assert [document.number for document in result] == [0, 1, 2]
-    assert [check(prompt_tokenizer, document, "{1,5}") for document in result] == [0, 1 / 3, 2 / 3]
-    (last,) = make_documents(task, prose_config, prompt_tokenizer, 400, range(2, 3))
-    np.testing.assert_array_equal(last.tokens, result[2].tokens)
-    # The file decides how long they are.
-    longest = max(len(document.tokens) for document in result)
-    make_documents(task, prose_config, prompt_tokenizer, longest - 1, range(9))
-    with pytest.raises(ValueError, match=rf"do not fit length=\d+; .* --lengths {longest - 1} or"):
-        make_documents(task, prose_config, prompt_tokenizer, longest - 2, range(9))

@@ -11,10 +11,10 @@ from ropewalk.model.positions import cos_sin, freeze_pairs
 from ropewalk.model.transformer import select_heads, without_pairs
 from ropewalk.probes import Subject, capture
 from ropewalk.probes.analyses.band_ablation import BandAblation, _draw, freeze_candidate
-from ropewalk.probes.inside import complex_pairs
+from ropewalk.probes.capturing import complex_pairs
 from tests.models import small_model
 from tests.probes.helpers import copying_run
-from tests.probes.test_inside import MODELS, make_rows, random_model
+from tests.probes.test_capturing import MODELS, make_rows, random_model
 
 pytestmark = pytest.mark.slow
 

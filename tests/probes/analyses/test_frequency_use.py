@@ -43,15 +43,15 @@ def test_massive_features_count_once_per_key_head():
     """Two query heads share each of two keys, of which feature 0 is 100 times the others."""
     q_BTNR, k_BTNR = np.ones((2, 10, T, 4, R), complex)
     k_BTNR[..., 0] = 100 + 1j
-    inside, questions = plant_keys((10, T, 4, R), np.ones(R))
+    captured, questions = plant_keys((10, T, 4, R), np.ones(R))
     captured = make_capture(q_BTNR, k_BTNR, "nope")
     activations = captured.activations
-    inside = dataclasses.replace(
+    captured = dataclasses.replace(
         captured,
         config=dataclasses.replace(captured.config, num_kv_heads=2),
         activations=activations._replace(k_LBSKH=activations.k_LBSKH[..., ::2, :]),
     )
-    result = FrequencyUse.measure(make_subject(inside, questions))
+    result = FrequencyUse.measure(make_subject(captured, questions))
     assert result.numbers()["massive features of queries and keys"].value == 2
     assert [line["massive features"] for line in result.lines()] == ["0 of queries, 1 of keys"] * 4
 

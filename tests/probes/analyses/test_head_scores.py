@@ -35,8 +35,10 @@ def uniform_heads(rows: int, length: int, *, heads: int = 1, window: int | None 
     return make_capture(*np.zeros((2, rows, length, heads, 4)), "nope", window)
 
 
-def score(inside, repeated=None) -> HeadScores:
-    return head_scores(inside, QUESTIONS, ALL_RIGHT, repeated or uniform_heads(1, 2 * N), inside)
+def score(captured, repeated=None) -> HeadScores:
+    return head_scores(
+        captured, QUESTIONS, ALL_RIGHT, repeated or uniform_heads(1, 2 * N), captured
+    )
 
 
 @pytest.mark.parametrize("window", [None, 21, 4])

@@ -21,8 +21,8 @@ def measure(z_R: np.ndarray, spread: float = 0.0, **options) -> LogitByDistance:
     """Measure queries of 1 and keys of conj(z), with noise on both."""
     q_BTNR, k_BTNR = spread * noise()
     options = dict(rotary="rope(base=10)") | options
-    inside = make_capture(1 + q_BTNR, np.conj(z_R) + k_BTNR, **options)
-    return LogitByDistance.measure(make_subject(inside))
+    captured = make_capture(1 + q_BTNR, np.conj(z_R) + k_BTNR, **options)
+    return LogitByDistance.measure(make_subject(captured))
 
 
 def test_the_means_of_constant_content_are_the_series():

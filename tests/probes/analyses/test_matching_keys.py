@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ropewalk.probes.analyses.matching_keys import MatchingKeys
-from ropewalk.probes.inside import Capture
+from ropewalk.probes.capturing import Capture
 from ropewalk.probes.questions import Questions
 from tests.probes.helpers import make_capture, make_subject, plant_keys
 
@@ -14,8 +14,8 @@ B, R = 200, 8
 SHAPE = B, 64, 2, R
 
 
-def measure(inside: Capture, questions: Questions) -> MatchingKeys:
-    return MatchingKeys.measure(make_subject(inside, questions, np.ones(B, bool)))
+def measure(captured: Capture, questions: Questions) -> MatchingKeys:
+    return MatchingKeys.measure(make_subject(captured, questions, np.ones(B, bool)))
 
 
 def inv_freq(base: float = 10) -> np.ndarray:
@@ -57,8 +57,8 @@ def test_keys_outside_the_window_do_not_compete():
     """Values at 1, 10 and 12; the answers to the questions at 13 and 30 are at 12 and 10."""
     is_value_BT = np.isin(np.arange(40), [1, 10, 12])[None]
     questions = Questions(np.zeros(2, int), np.array([13, 30]), np.array([12, 10]), is_value_BT)
-    inside = make_capture(np.ones((1, 40, 1, R)), np.ones((1, 40, 1, R)), "nope", window=5)
-    result = MatchingKeys.measure(make_subject(inside, questions, np.ones(2, bool)))
+    captured = make_capture(np.ones((1, 40, 1, R)), np.ones((1, 40, 1, R)), "nope", window=5)
+    result = MatchingKeys.measure(make_subject(captured, questions, np.ones(2, bool)))
     assert result.num_others_L.tolist() == [1]  # without a window (2 + 2) / 2
 
 

@@ -6,28 +6,28 @@ import pytest
 
 from ropewalk.probes import capture
 from ropewalk.probes.viewer.arrays import find_recalls, pack_rows, predict_next
-from tests.probes.test_inside import LENGTH, make_rows, random_model
+from tests.probes.test_capturing import LENGTH, make_rows, random_model
 
 HEADS = [(1, 0), (0, 1), (1, 1)]
 GROUPED = dict(num_heads=4, num_kv_heads=2)
 
 
 @pytest.fixture(scope="module", params=["grouped", "window"])
-def inside(request):
+def captured(request):
     run = random_model(
         *{"grouped": (GROUPED, "rope(base=30)"), "window": (dict(window=5), "nope")}[request.param]
     )
     return capture(run, **make_rows(run))
 
 
-def logits(inside, row: int, layer: int, head: int) -> np.ndarray:
-    return np.asarray(inside.logits(layer))[row, head].astype(float)
+def logits(captured, row: int, layer: int, head: int) -> np.ndarray:
+    return np.asarray(captured.logits(layer))[row, head].astype(float)
 
 
-def test_tiles_are_the_weights_by_query(inside):
-    for row, by_name in enumerate(pack_rows(inside, HEADS)):
+def test_tiles_are_the_weights_by_query(captured):
+    for row, by_name in enumerate(pack_rows(captured, HEADS)):
         for index, (layer, head) in enumerate(HEADS):
-            weights_TS = np.asarray(inside.weights(layer))[row, head]
+            weights_TS = np.asarray(captured.weights(layer))[row, head]
             ours_P, start = by_name["tiles"][index], 0
             for query in range(LENGTH):
                 tile = ours_P[start : start + query + 1] / 255
@@ -37,9 +37,9 @@ def test_tiles_are_the_weights_by_query(inside):
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # means of no visible key
-def test_profiles_are_means_over_visible_keys(inside):
-    for row, by_name in enumerate(pack_rows(inside, [(1, 1)])):
-        logits_TS, weights_TS = logits(inside, row, 1, 1), inside.weights(1)[row, 1]
+def test_profiles_are_means_over_visible_keys(captured):
+    for row, by_name in enumerate(pack_rows(captured, [(1, 1)])):
+        logits_TS, weights_TS = logits(captured, row, 1, 1), captured.weights(1)[row, 1]
         for distance in (0, 3, LENGTH - 1):  # a window masks the last
             score_T, weight_T = (np.diagonal(x, -distance) for x in (logits_TS, weights_TS))
             seen = np.isfinite(score_T)
@@ -48,11 +48,11 @@ def test_profiles_are_means_over_visible_keys(inside):
             np.testing.assert_allclose(ours, expected, atol=1e-4)
 
 
-def test_products_of_the_pairs_add_up_to_the_logit(inside):
+def test_products_of_the_pairs_add_up_to_the_logit(captured):
     """The error is bounded by the rounding of features to a 127th of the largest."""
-    for row, by_name in enumerate(pack_rows(inside, HEADS)):
+    for row, by_name in enumerate(pack_rows(captured, HEADS)):
         for index, (layer, head) in enumerate(HEADS):
-            logits_TS = logits(inside, row, layer, head)
+            logits_TS = logits(captured, row, layer, head)
             q_unit_R, k_unit_R = by_name["query_unit"][index], by_name["key_unit"][index]
             q_TR2 = by_name["query"][index] * q_unit_R[:, None].astype(float)
             k_SR2 = by_name["key"][index] * k_unit_R[:, None].astype(float)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ropewalk.probes import capture, view
-from tests.probes.test_inside import random_model
+from tests.probes.test_capturing import random_model
 from tests.probes.viewer.test_page import tokenizer
 
 pytestmark = [
@@ -21,15 +21,15 @@ LENGTH = 1024
 
 
 @pytest.fixture(scope="module")
-def inside():
+def captured():
     run = random_model(dict(num_layers=2), "rope(base=30)")
     return capture(run, np.random.default_rng(0).integers(10, 512, (2, LENGTH)))
 
 
 @pytest.fixture(scope="module")
-def file(inside, tmp_path_factory):
+def file(captured, tmp_path_factory):
     page = view(
-        {"one": inside, "two": inside}, tokenizer(512), titles=["first", "second"], max_size=25
+        {"one": captured, "two": captured}, tokenizer(512), titles=["first", "second"], max_size=25
     )
     return page.save(tmp_path_factory.mktemp("view") / "view.html")
 
@@ -77,9 +77,9 @@ def head_shown(page, member: int = 0) -> tuple[int, int]:
     return tuple(map(int, re.findall(r"\d+", thumb.get_attribute("title"))))
 
 
-def test_pointing_at_a_token_shows_its_weights(page, inside):
+def test_pointing_at_a_token_shows_its_weights(page, captured):
     layer, head = head_shown(page)
-    weights_TS = np.asarray(inside.weights(layer))[0, head]
+    weights_TS = np.asarray(captured.weights(layer))[0, head]
     for position in (1000, 20, 517):
         token(page, position).hover()
         assert f" at {position} attends to" in readout(page)
@@ -98,14 +98,14 @@ def test_pointing_at_a_token_shows_its_weights(page, inside):
         assert f" at {position} attends to" in readout(page, 1)
 
 
-def test_a_click_holds_the_query(page, inside):
+def test_a_click_holds_the_query(page, captured):
     layer, head = head_shown(page)
     token(page, 900).click()
     token(page, 880).hover()
-    weight = float(inside.weights(layer)[0, head, 900, 880])
+    weight = float(captured.weights(layer)[0, head, 900, 880])
     match = re.search(r"20 back: weight ([\d.]+)%", readout(page))
     assert float(match[1]) / 100 == pytest.approx(weight, abs=np.sqrt(weight) / 255 + 2e-3)
-    logit = float(inside.logits(layer)[0, head, 900, 880])
+    logit = float(captured.logits(layer)[0, head, 900, 880])
     score = re.search(r"score ([+−][\d.]+)", readout(page))[1].replace("−", "-")
     assert float(score) == pytest.approx(logit, abs=0.15)
     page.keyboard.press("Escape")

@@ -15,7 +15,7 @@ from ropewalk.model import rotary as rotary_lib
 from ropewalk.model import transformer
 from ropewalk.model.config import MlaConfig
 from ropewalk.probes import capture
-from ropewalk.probes.inside import complex_pairs
+from ropewalk.probes.capturing import complex_pairs
 from ropewalk.probes.questions import Questions, grade_answers
 from ropewalk.probes.viewer.arrays import predict_next
 
@@ -80,25 +80,25 @@ def make_rows(run: LoadedRun) -> dict[str, np.ndarray]:
 def test_head_outputs_give_the_next_layers_stream(name):
     """x + W_o softmax(q k) v and the MLP give the model's residual stream."""
     run = random_model(*MODELS[name])
-    inside = capture(run, **make_rows(run))
+    captured = capture(run, **make_rows(run))
     blocks, epsilon = run.params["blocks"], run.config.model.norm_epsilon
     for layer in range(run.config.model.num_layers):
-        x_BTD = inside.activations.stream_LBTD[layer]
+        x_BTD = captured.activations.stream_LBTD[layer]
         out_NUD = blocks["attention"]["out"][layer]
-        v_BSKU = inside.activations.v_LBSKU[layer]
+        v_BSKU = captured.activations.v_LBSKU[layer]
         v_BSNU = jnp.repeat(v_BSKU, len(out_NUD) // v_BSKU.shape[2], axis=2)
         with jax.default_matmul_precision("highest"):
-            out_BTNU = jnp.einsum("BNTS,BSNU->BTNU", inside.weights(layer), v_BSNU)
+            out_BTNU = jnp.einsum("BNTS,BSNU->BTNU", captured.weights(layer), v_BSNU)
             x_BTD += jnp.einsum("BTNU,NUD->BTD", out_BTNU, out_NUD)
         gate, up, down = (blocks["mlp"][name][layer] for name in ("gate", "up", "down"))
         y_BTD = normalized(x_BTD, blocks["mlp_norm"]["scale"][layer], epsilon)
         x_BTD += (jax.nn.silu(y_BTD @ gate) * (y_BTD @ up)) @ down
         last = layer + 1 == run.config.model.num_layers
-        expected = inside.hidden_BTD if last else inside.activations.stream_LBTD[layer + 1]
+        expected = captured.hidden_BTD if last else captured.activations.stream_LBTD[layer + 1]
         if last:
             x_BTD = normalized(x_BTD, run.params["final_norm"]["scale"], epsilon)
         np.testing.assert_allclose(x_BTD, expected, atol=1e-5)
-    np.testing.assert_allclose(inside.hidden_BTD, hidden(run), atol=1e-5)
+    np.testing.assert_allclose(captured.hidden_BTD, hidden(run), atol=1e-5)
 
 
 def normalized(x_BTD, scale_D, epsilon):
@@ -128,7 +128,7 @@ def test_another_variant_needs_no_forward_pass():
 
 def test_answers_and_predictions_have_the_precision_of_evaluation(monkeypatch):
     """A GPU's default products are TF32, whose largest logit may be another."""
-    inside = capture(run := random_model({}, "rope(base=30)"), **make_rows(run))
+    captured = capture(run := random_model({}, "rope(base=30)"), **make_rows(run))
     questions = Questions(
         np.zeros(1, int), np.array([9]), np.array([4]), np.ones((2, LENGTH), bool)
     )
@@ -139,28 +139,28 @@ def test_answers_and_predictions_have_the_precision_of_evaluation(monkeypatch):
         return unembed(*arguments)
 
     monkeypatch.setattr(transformer, "unembed", record)
-    grade_answers(inside, questions), predict_next(inside, 0)
+    grade_answers(captured, questions), predict_next(captured, 0)
     assert precisions == ["highest", "highest"]
 
 
 def test_products_of_complex_pairs_add_up_to_the_logits():
     run = random_model(*MODELS["grouped"])
-    inside = capture(run, **make_rows(run))
-    q_BTNR, k_BSNR = complex_pairs(*inside.rotated(1))
+    captured = capture(run, **make_rows(run))
+    q_BTNR, k_BSNR = complex_pairs(*captured.rotated(1))
     ours_BNTS = np.einsum("btnr,bsnr->bnts", q_BTNR, k_BSNR.conj()).real
-    logits_BNTS = np.asarray(inside.logits(1))
+    logits_BNTS = np.asarray(captured.logits(1))
     visible_BNTS = np.isfinite(logits_BNTS)
     np.testing.assert_allclose(ours_BNTS[visible_BNTS], logits_BNTS[visible_BNTS], atol=1e-5)
 
 
 def test_chunks_equal_slices_of_all_logits(monkeypatch):
     run = random_model({}, "rope(base=30)")
-    inside = capture(run, **make_rows(run))
-    all_BNTS = inside.logits(1)
-    np.testing.assert_allclose(inside.logits(1, slice(7, 12)), all_BNTS[:, :, 7:12], atol=1e-5)
-    monkeypatch.setattr("ropewalk.probes.inside._CHUNK", 3 * 2 * 2 * LENGTH)
-    parts = list(inside.chunks(1))
+    captured = capture(run, **make_rows(run))
+    all_BNTS = captured.logits(1)
+    np.testing.assert_allclose(captured.logits(1, slice(7, 12)), all_BNTS[:, :, 7:12], atol=1e-5)
+    monkeypatch.setattr("ropewalk.probes.capturing._CHUNK", 3 * 2 * 2 * LENGTH)
+    parts = list(captured.chunks(1))
     assert [len(indices_T) for indices_T, *_ in parts] == [3] * 13 + [1]
-    for index, expected in enumerate([all_BNTS, inside.weights(1)], start=1):
+    for index, expected in enumerate([all_BNTS, captured.weights(1)], start=1):
         joined = jnp.concatenate([part[index] for part in parts], 2)
         np.testing.assert_allclose(joined, expected, atol=1e-5)
