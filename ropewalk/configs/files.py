@@ -24,7 +24,7 @@ from ropewalk.experiment.config import ExperimentConfig, flatten, stored_fields
 from ropewalk.experiment.dotted import apply, fields
 from ropewalk.model import rotary
 from ropewalk.model.rotary import Rotary
-from ropewalk.utils.expressions import split_commas
+from ropewalk.utils.expressions import split_commas, unquote
 from ropewalk.utils.files import check_writable, write_atomically
 from ropewalk.utils.limits import read_bytes
 from ropewalk.utils.messages import nearest, quoted
@@ -64,7 +64,7 @@ def read_toml(path: Path, configs: dict[str, ExperimentConfig]) -> ExperimentCon
         name = tree.pop("config", None)
         if name is None:
             raise ValueError('name the config that this file changes: config = "small"')
-        if name not in configs:
+        if str(name) not in configs:
             raise ValueError(f"unknown config {quoted(name)}; {nearest(str(name), configs)}")
         config, changes = configs[name], {"name": path.stem} | flatten(tree)
         return apply(config, [f"{name}={_override(x)}" for name, x in changes.items()])
@@ -77,7 +77,8 @@ def _override(value: Any, *, is_item: bool = False) -> str:
     if isinstance(value, list):
         return f"[{','.join(_override(item, is_item=True) for item in value)}]"
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    return f'"{text}"' if is_item and len(split_commas(text)) > 1 else text
+    is_split = is_item and len(split_commas(text)) > 1
+    return f'"{text}"' if is_split or unquote(text) == text[1:-1] else text
 
 
 def read_python(path: Path, name: str | None) -> ExperimentConfig:

@@ -5,7 +5,6 @@ import itertools
 from collections.abc import Sequence
 
 from ropewalk import evals
-from ropewalk.experiment import stages
 from ropewalk.experiment.config import TRAINED, Lengths, NumDocuments, chosen_rotary
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary as rotary_lib
@@ -76,7 +75,7 @@ def checkpoints(
       ValueError: if `steps` is neither numbers nor `stages`, or a run lacks a step.
     """
     if steps == "stages":
-        ends = [(run, stage.end) for run in runs for stage in stages.split(run.config)]
+        ends = [(run, end) for run in runs for end in run.ends]
         by_step = dict.fromkeys(end for _, end in ends)
         return [([run for run, last in ends if last == end], end) for end in by_step]
     if steps is None:

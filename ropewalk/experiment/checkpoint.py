@@ -16,7 +16,7 @@ import logging
 import math
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,12 +61,14 @@ class DataState:
       rows: number of rows consumed in all stages.
       digest: sum of the hashes of the rows modulo 2^64, equal for runs that saw the same rows.
       skipped_in_row: number of updates skipped in a row (`training.step`).
+      validation: fields of `training.progress.Progress`; empty without evaluations that count.
     """
 
     fingerprint: str
     rows: int = 0
     digest: int = 0
     skipped_in_row: int = 0
+    validation: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def last_good(steps: Sequence[int], diverged: int) -> int | None:
@@ -149,7 +151,9 @@ class Checkpoints:
             self._manager.wait_until_finished()
             self._manager.close()
 
-    def remove_old(self, complete: Sequence[int], step: int, skipped: int = 0) -> None:
+    def remove_old(
+        self, complete: Sequence[int], step: int, skipped: int = 0, best: Collection[int] = ()
+    ) -> None:
         """Remove checkpoints that are not kept; only the primary host calls it.
 
         Args:
@@ -157,11 +161,14 @@ class Checkpoints:
             Members save one after another, so that each has checkpoints that others lack.
           step: number of updates done.
           skipped: updates skipped in a row at `step`; if any, the last good checkpoint is kept too.
+          best: further steps to keep.
         """
         good = last_good(complete, step - skipped + 1) if skipped else None
         with raise_outages(self._run.path, writes=True):
-            for earlier in set(complete[: -self._keep]) - {*self._always, good}:
-                remove(folder_of(self._run, earlier))
+            first_kept = complete[-self._keep] if len(complete) >= self._keep else 0
+            for earlier in set(self._run.steps()) - {*self._always, *best, good}:
+                if earlier < first_kept:  # also a former best, which other members lack
+                    remove(folder_of(self._run, earlier))
             for aside in self._run.checkpoints_path.glob(f"*.{AHEAD}"):
                 if int(aside.name.partition(".")[0]) <= max(complete, default=0):
                     remove(aside)

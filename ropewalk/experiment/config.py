@@ -63,6 +63,10 @@ class TrainConfig:
       keep: checkpoints kept, newest first.
       eval_every: steps between losses on held-out rows, `val_loss` in metrics.jsonl (also taken at
         a stage's end); 0 for none. See `training.validation`.
+      stop_after: losses on held-out rows in a row, none of them lower than the lowest before, after
+        which a stage ends early; 0: never.
+      keep_best: whether the checkpoint with the lowest such loss of each stage is kept too; each
+        time that it falls, a checkpoint is saved.
       eval_tasks: files of `evals/tasks/` asked then too, `val_TASK` in metrics.jsonl, at the
         config's `evals.lengths` and with its `evals.documents`.
       profile_steps: the first and the last step of a profile, written under the run directory's
@@ -92,6 +96,8 @@ class TrainConfig:
     keep: Count = 2
     tracking: tuple[Literal["tensorboard", "wandb"], ...] = ()
     eval_every: Annotated[int, Bounds(at_least=0)] = 0
+    stop_after: Annotated[int, Bounds(at_least=0)] = 0
+    keep_best: bool = False
     eval_tasks: tuple[str, ...] = ()
     profile_steps: tuple[Count, ...] = ()
 
@@ -102,8 +108,9 @@ class TrainConfig:
             raise ValueError(
                 f"profile_steps={quoted(steps)} must be the first and the last step, or none"
             )
-        if self.eval_tasks and not self.eval_every:
-            raise ValueError(f"eval_tasks={self.eval_tasks} need eval_every=STEPS")
+        for name in ("eval_tasks", "stop_after", "keep_best"):
+            if (value := getattr(self, name)) and not self.eval_every:
+                raise ValueError(f"{name}={value} needs eval_every=STEPS")
         # A short trial of a config gives num_steps only; `training.plan` notes it.
         object.__setattr__(self, "warmup_steps", min(self.warmup_steps, self.num_steps))
 
@@ -300,7 +307,7 @@ PATH_FIELDS = ("start_from", "data.path", "data.tokenizer")
 # Fields that may differ when a run is resumed: they do not change its numbers.
 _OPERATIONAL = re.compile(
     r"(name|question|members|mesh|evals"
-    r"|train\.(log_every|save_every|keep|tracking|eval_every|eval_tasks|profile_steps)"
+    r"|train\.(log_every|save_every|keep|keep_best|tracking|eval_every|eval_tasks|profile_steps)"
     r"|data\.(num_workers|prepared_root|on_bad_document))(\.|$)"
 )
 
@@ -323,7 +330,12 @@ def first_difference(
 def deciding_fields(config: ExperimentConfig) -> dict[str, Any]:
     """Return the fields that decide the numbers of a run, by dotted name."""
     fields = flatten(to_dict(config))
-    return {name: value for name, value in fields.items() if not is_operational(name)}
+    deciding = {name: value for name, value in fields.items() if not is_operational(name)}
+    # Where a run stops early follows from the steps at which it is evaluated.
+    return deciding | ({_EVAL_EVERY: fields[_EVAL_EVERY]} if config.train.stop_after else {})
+
+
+_EVAL_EVERY = "train.eval_every"
 
 
 def is_operational(name: str) -> bool:

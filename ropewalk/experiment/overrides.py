@@ -183,6 +183,8 @@ def draw(
       ValueError: if no override holds a range, or a range has no or too few values.
     """
     ranges = [override for override in overrides if _RANGE.fullmatch(override)]
+    if number > _MAX_MEMBERS:
+        raise ValueError(f"--random {number}: a sweep has at most {_MAX_MEMBERS:,} members")
     if not ranges:
         raise ValueError("--random draws from FIELD=log(LOW,HIGH) or FIELD=uniform(LOW,HIGH)")
     kinds = {field.name: field.kind for field in fields(config)}
@@ -207,7 +209,7 @@ def _values(override: str, kinds: Mapping[str, str], seed: int) -> Iterator[str]
     while True:
         share = generator.random()
         value = start * (end / start) ** share if is_log else start + (end - start) * share
-        yield f"{field}={min(int(value), int(high)) if is_whole else f'{value:.4g}'}"
+        yield f"{field}={min(math.floor(value), int(high)) if is_whole else f'{value:.4g}'}"
 
 
 # Fields that other fields leave unused: when they have an effect, and what gives them one.
@@ -438,7 +440,7 @@ def make_members(
         common = choices[0][1]
         _check_common(config, common)
         choices = [(name, [*member, *common]) for name, member in _name_members(config.members)]
-    if draws[1:]:
+    if any(draws):
         choices = _name_members([[*others, *more] for _, others in choices for more in draws])
     if len(choices) == 1:
         apply(config, choices[0][1])  # what is wrong with them says more than that they do not vary

@@ -1,5 +1,6 @@
 """A run directory: the files of a run."""
 
+import contextlib
 import dataclasses
 import datetime
 import functools
@@ -384,6 +385,29 @@ class RunDirectory:
         except FileNotFoundError:
             return False
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run has reached its last step, or was stopped early in its last stage."""
+        return max(self.steps(), default=0) >= self.ends[-1]
+
+    @property
+    def ends(self) -> list[int]:
+        """The step at which each stage ends, or was stopped early."""
+        return [
+            next((step for step in self.stops if stage.start < step <= stage.end), stage.end)
+            for stage in stages.split(self.config)
+        ]
+
+    @property
+    def stops(self) -> tuple[int, ...]:
+        """The steps at which `train.stop_after` stopped stages, by the newest checkpoint."""
+        steps = self.steps() if self.is_started() else []
+        if steps and any(stage.config.train.stop_after for stage in stages.split(self.config)):
+            with contextlib.suppress(AttributeError, KeyError, OSError, TypeError, ValueError):
+                item = read_json(self.checkpoints_path / f"{steps[-1]}" / "data" / "metadata")
+                return tuple(map(int, item["validation"].get("stops", ())))
+        return ()  # a reader of its arrays reports a damaged checkpoint
+
     def find_step(self, step: int | None = None) -> int:
         """Return `step`, or the newest for None; raise ValueError if it has no checkpoint."""
         steps = self.steps()
@@ -400,7 +424,8 @@ class RunDirectory:
         An imported run, whose only step is 0, is as it was published.
         """
         steps, end = self.steps(), stages.split(self.config)[-1].end
-        return f"{steps[-1]:,} of {end:,} steps" if steps and 0 < steps[-1] < end else ""
+        early = ", stopped early" * self.is_finished
+        return f"{steps[-1]:,} of {end:,} steps{early}" if steps and 0 < steps[-1] < end else ""
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Return the rows of metrics.jsonl."""
@@ -553,7 +578,7 @@ def newest_steps(runs: Iterable[RunDirectory], notice: Notice) -> dict[RunDirect
         if run.diverged_at is None and (folder / "sweep.json").exists():
             sweeps.setdefault(folder, []).append(run)
     for folder, members in sweeps.items():
-        if len({newest[run] for run in members}) < 2 or not any(run.unfinished for run in members):
+        if len({newest[run] for run in members}) < 2 or all(run.is_finished for run in members):
             continue
         names = ", ".join(f"{run.name} {newest[run]:,}" for run in members)
         if common := common_steps(members):

@@ -87,7 +87,13 @@ def count_tokens(config: ExperimentConfig) -> int:
 
 # Parts of a config that a stage may change, and their fields that all stages share.
 _OF_STAGES = ("model", "data", "train", "evals")
-_OF_THE_RUN = ("train.keep", "train.max_skipped", "train.tracking", "train.eval_tasks")
+_OF_THE_RUN = (
+    "train.keep",
+    "train.keep_best",
+    "train.max_skipped",
+    "train.tracking",
+    "train.eval_tasks",
+)
 
 
 def row_fields(data: DataConfig) -> DataConfig:

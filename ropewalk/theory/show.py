@@ -110,6 +110,7 @@ def find(text: str) -> list[tuple[Rotary, Head]]:
     if is_variant or (is_file and not hasattr(run_file(Path(text.partition(":")[0])), "configs")):
         entries = [(rotary.parse_pattern(part), Head()) for part in split_commas(text)]
     else:
+        is_file = is_file or text.endswith(".toml")
         configs = {text: find_config(text)} if is_file else load_configs()
         if text not in configs:
             names = {*configs, *rotary.variants()}

@@ -280,7 +280,8 @@ def checkpoint_bytes(stages: Sequence[Stage]) -> int:
     for stage in stages:
         every = stage.config.train.save_every
         saves |= set(range(stage.start - stage.start % every + every, stage.end, every))
-    steps = {*sorted(saves)[-stages[0].config.train.keep - 1 :], *ends}
+    train = stages[0].config.train
+    steps = {*sorted(saves)[-train.keep - train.keep_best - 1 :], *ends}
     sizes = functools.cache(state_bytes)
     return sum(sizes(next(x.config for x in stages if step <= x.end)) for step in steps)
 

@@ -7,7 +7,8 @@ parameters or from those of another run (`start_from`), and may have several sta
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import Any
 
 import jax
 import numpy as np
@@ -26,6 +27,7 @@ from ropewalk.training.log import DivergedError, Divergence, StageLog, Trace, ma
 from ropewalk.training.members import first_state, shardings_of, unstack, with_fresh_moments
 from ropewalk.training.plan import Plan
 from ropewalk.training.programs import member_arrays
+from ropewalk.training.progress import Progress, read_progress
 from ropewalk.training.restore import restore_newest, set_later_aside
 from ropewalk.training.step import State, compile_step, is_unsplit_cpu
 from ropewalk.training.validation import Validation
@@ -35,7 +37,7 @@ from ropewalk.utils.messages import counted
 
 def train(
     plan: Plan, check_lock: Callable[[], None], *, command: str = "", later_tokens: int = 0
-) -> bool:
+) -> bool | None:
     """Train members that differ in arrays only, each into its own run directory.
 
     Args:
@@ -45,7 +47,8 @@ def train(
       later_tokens: tokens that the job trains on after this plan, for the remaining time.
 
     Returns:
-      Whether training reached its last step; False if a signal stopped it.
+      Whether training reached its end; False if a signal stopped it; None if some members were
+      stopped early (`train.stop_after`), and the others go on without them.
 
     Raises:
       ValueError: if another process trains there, if the run was trained on other data, or if no
@@ -60,7 +63,11 @@ def train(
             if trainer.step < stages[0].end and not is_stopped:
                 later = sum(s.tokens for s, *_ in plan.stages if s.start >= stages[0].end)
                 train_stage(trainer, stages, data, later_tokens + later)
+            if trainer.is_apart:
+                break
         trainer.close()
+    if trainer.is_apart:
+        return None
     if trainer.divergence.everywhere:
         raise DivergedError(str(trainer.divergence))
     if str(trainer.divergence):
@@ -72,7 +79,7 @@ def train(
         )
     elif trainer.summary:
         path = plan.runs[0].path if len(plan.runs) == 1 else plan.runs[0].path.parent
-        steps = counted(plan.num_steps, "steps")
+        steps = counted(plan.num_steps - sum(trainer.left_out.values()), "steps")
         trainer.console.print(f"{trainer.label}: trained {steps}, {trainer.summary}: {path}")
     return trainer.step == plan.num_steps
 
@@ -92,7 +99,10 @@ class Trainer:
       shardings: of `state`.
       state: parameters, optimizer state, and skipped updates of all members.
       data_state: rows consumed up to the last save.
-      step: number of updates done.
+      step: number of updates done, and of those that an early stop left out.
+      progress: validation losses of each member.
+      best_steps: steps that have been the best of their stage, of each member.
+      is_apart: whether some members, and not all, were stopped early.
       summary: loss and tokens per second of the last stage trained; empty before.
     """
 
@@ -113,19 +123,53 @@ class Trainer:
         ends = [stage.end for stage, *_ in plan.stages]  # results, which are always kept
         keep = config.train.keep
         self.checkpoints = [Checkpoints(run, keep=keep, always=ends) for run in plan.runs]
-        if self.step:
-            text = f"resuming from step {self.step}"
+        self.progress = [read_progress(run, self.step) for run in plan.runs]
+        self.best_steps = [{*progress.best_steps} for progress in self.progress]
+        self.is_apart = False
+        at_step = self.step
+        self.step += self.left_out.get(at_step, 0)  # the stage was stopped early
+        if at_step:
+            text = f"resuming from step {at_step}"
             if self.step == plan.num_steps:
-                text = f"finished already, {counted(self.step, 'steps')}"
+                text = f"finished already, {counted(at_step, 'steps')}"
             self.console.print(f"{self.label}: {text}")
         self.divergence = Divergence(plan, self.console)
         self.divergence.update(self.step, np.atleast_1d(distributed.fetch(self.state.skipped)))
         self.logs = [
-            MetricsLog(run, config, after_step=self.step, notice=self.console.print)
+            MetricsLog(run, config, after_step=at_step, notice=self.console.print)
             for run in (plan.runs if distributed.is_primary_host() else ())
         ]
         self.interrupts = Interrupts()
         self.summary = ""
+
+    @property
+    def left_out(self) -> dict[int, int]:
+        """Number of updates left out at each step at which members, all alike, were stopped."""
+        return {s: self.plan.stage_of(s).end - s for s in self.progress[0].stops}
+
+    def compare(self, stage: Stage, losses: Any) -> tuple[bool, bool]:
+        """Compare validation losses with earlier ones; return whether to save, and to stop early.
+
+        Args:
+          stage: the stage that is trained.
+          losses: one number, or one per member.
+        """
+        train, before = stage.config.train, self.progress
+        if not (train.stop_after or train.keep_best):
+            return False, False
+        pairs = zip(before, np.atleast_1d(np.asarray(losses)).tolist(), strict=True)
+        self.progress = [member.after(stage, self.step, loss) for member, loss in pairs]
+        for steps, member in zip(self.best_steps, self.progress, strict=True):
+            steps.update(member.best_steps)
+        is_better = any(self.step in member.best_steps for member in self.progress)
+        for run, member in zip(self.plan.runs, self.progress, strict=True):
+            if self.step in member.stops:
+                self.console.print(
+                    f"{run.path}: stopped early at step {self.step} of {stage.end}: "
+                    f"{member.num_worse} evaluations without a lower validation loss than "
+                    f"{member.best_loss:.4f}, of step {member.best_steps[-1]}"
+                )
+        return train.keep_best and is_better, any(self.step in x.stops for x in self.progress)
 
     def close(self) -> None:
         """Finish all saves, and remove checkpoints that the config does not keep."""
@@ -140,8 +184,17 @@ class Trainer:
         skipped = np.atleast_1d(distributed.fetch(self.state.skipped)).tolist()
         if distributed.is_primary_host():
             complete = [step for step in common_steps(self.plan.runs) if step <= newest]
-            for checkpoints, count in zip(self.checkpoints, skipped, strict=True):
-                checkpoints.remove_old(complete, self.step, count)
+            for number, checkpoints in enumerate(self.checkpoints):
+                kept = self._best_of(self.best_steps[number] & {*self.plan.runs[number].steps()})
+                kept += self.progress[number].stops
+                checkpoints.remove_old(complete, self.step, skipped[number], kept)
+
+    def _best_of(self, steps: Collection[int]) -> tuple[int, ...]:
+        """Return the last of `steps` in each stage: the best that is on disk."""
+        if not self.plan.config.train.keep_best:
+            return ()
+        stages = (stage for stage, *_ in self.plan.stages)
+        return tuple(max((s for s in steps if x.start < s <= x.end), default=0) for x in stages)
 
 
 def open_state(plan: Plan, notice: Callable[[str], None]) -> tuple[State, DataState, int]:
@@ -159,7 +212,7 @@ def open_state(plan: Plan, notice: Callable[[str], None]) -> tuple[State, DataSt
         state = first_state(configs, shardings_of(plan.targets[0]), plan.params)
         return state, DataState(fingerprint=plan.data[0].fingerprint), 0
     state, data_state, step = restore_newest(plan.runs, plan.steps, plan.target_at, notice)
-    stage = next(stage for stage, *_ in plan.stages if step <= stage.end)
+    stage = plan.stage_of(step)
     plan.runs[0].refuse_other_texts([data_state.fingerprint], [plan.data[stage.number].fingerprint])
     return state, data_state, step
 
@@ -178,6 +231,8 @@ def train_stage(
     plan, stage, config = trainer.plan, stages[0], stages[0].config
     num_members, mesh = len(plan.runs), plan.mesh
     batches = _Batches(stage, data, mesh, trainer)
+    if trainer.step == stage.start:
+        trainer.progress = [member.in_new_stage() for member in trainer.progress]
     if trainer.step == stage.start > 0:  # the optimizer state of a new stage starts at zero
         trainer.shardings = shardings_of(plan.targets[stage.number])
         trainer.state = with_fresh_moments(trainer.state, config, num_members, trainer.shardings)
@@ -188,22 +243,32 @@ def train_stage(
         validation = Validation(stages, data, mesh, trainer.shardings)
     trace = Trace(plan.runs[0].path / "profile", config.train.profile_steps)
     name = trainer.label + (f", stage {stage.number}" if len(plan.stages) > 1 else "")
-    log = StageLog(trainer.console, name, stages, trainer.logs, trainer.divergence, later_tokens)
+    left_out = sum(
+        count * plan.stage_of(s).tokens_per_step for s, count in trainer.left_out.items()
+    )
+    logged = [s._replace(tokens_before=s.tokens_before - left_out) for s in stages]
+    log = StageLog(trainer.console, name, logged, trainer.logs, trainer.divergence, later_tokens)
     with log, trace:
         if not is_unsplit_cpu(mesh):
             trainer.console.print(kernels.check(config.model, config.data.context_length))
 
         first_step = saved_step = step = trainer.step
+        is_better = is_early = False
         while True:
             # Save when due, at the end of the stage, and before stopping.
             stops = step == stage.end or trainer.interrupts.stops_at(step)
-            stops = stops or trainer.divergence.everywhere
-            if step > saved_step and (stops or step % config.train.save_every == 0):
+            stops = stops or trainer.divergence.everywhere or is_early
+            due = stops or is_better or step % config.train.save_every == 0
+            if step > saved_step and due:
                 _save(trainer, stages, batches, log)
                 saved_step = step
             log.advance(step)
             if stops:
                 trainer.summary = log.summary
+                stopped = {step in member.stops for member in trainer.progress}
+                trainer.is_apart = len(stopped) > 1 and not trainer.interrupts.received
+                if stopped == {True}:
+                    trainer.step = stage.end
                 return
 
             # Train. This only queues the step: the devices compute while the host continues.
@@ -234,8 +299,11 @@ def train_stage(
             evaluates = validation and (is_end or step % config.train.eval_every == 0)
             if evaluates or is_end or step % config.train.log_every == 0:
                 log.put(step, scalars)
+            is_better = is_early = False
             if validation and evaluates:
-                log.add(validation(trainer.state.params, member))
+                scalars = validation(trainer.state.params, member)
+                log.add(scalars)
+                is_better, is_early = trainer.compare(stage, scalars["val_loss"])
 
 
 class _Batches:
@@ -286,10 +354,14 @@ def _save(trainer: Trainer, stages: tuple[Stage, ...], batches: _Batches, log: S
     trainer.remove_old(trainer.step - 1)
     members = unstack(trainer.state, len(stages), trainer.shardings)
     metrics = [metrics_log.record() for metrics_log in trainer.logs] or [None] * len(stages)
-    for checkpoints, member, stage, record in zip(
-        trainer.checkpoints, members, stages, metrics, strict=True
+    for checkpoints, member, stage, record, progress in zip(
+        trainer.checkpoints, members, stages, metrics, trainer.progress, strict=True
     ):
-        data_state = dataclasses.replace(trainer.data_state, skipped_in_row=int(member.skipped))
+        data_state = dataclasses.replace(
+            trainer.data_state,
+            skipped_in_row=int(member.skipped),
+            validation=dataclasses.asdict(progress) if progress != Progress() else {},
+        )
         checkpoints.save(
             trainer.step, member.params, member.opt_state, data_state, stage.config, record
         )

@@ -81,6 +81,10 @@ class Checked:
         """Number of updates in all stages."""
         return self.stages[-1][0].end
 
+    def stage_of(self, step: int) -> Stage:
+        """Return the first member's stage that update number `step` belongs to, or stage 0."""
+        return next(stage for stage, *_ in self.stages if step <= stage.end)
+
     def notes(self) -> list[str]:
         """Return lines about evaluations that a started run keeps, warmup, and ids without text."""
         notes, run = [], self.runs[0]
@@ -188,8 +192,7 @@ class Plan(Checked):
 
     def target_at(self, step: int) -> State:
         """Return the one of `targets` that a checkpoint of `step` holds."""
-        pairs = zip(self.stages, self.targets, strict=True)
-        return next(target for (stage, *_), target in pairs if step <= stage.end)
+        return self.targets[self.stage_of(step).number]
 
 
 def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = None) -> Checked:
@@ -237,7 +240,7 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
             for run in runs:
                 check_config(run, step)
             break
-    if steps and steps[-1] < stages[-1][0].end and (run := find_pruned(runs, steps)):
+    if steps and not all(run.is_finished for run in runs) and (run := find_pruned(runs, steps)):
         raise ValueError(
             f"{run.path} has parameters without an optimizer state and cannot be resumed; "
             f"train it further in another --workdir with start_from={run.path}"

@@ -9,13 +9,13 @@ train one group after another.
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
 from ropewalk.experiment import distributed
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.mesh import check_stages, describe_mesh, mesh_sizes
-from ropewalk.experiment.overrides import Sweep
+from ropewalk.experiment.overrides import Member, Sweep
 from ropewalk.experiment.run import RunDirectory, find_pruned
 from ropewalk.experiment.stages import split
 from ropewalk.training import loop
@@ -29,12 +29,17 @@ from ropewalk.utils.messages import counted
 T = TypeVar("T")
 
 
-def _grouped(items: Iterable[T], config_of: Callable[[T], ExperimentConfig]) -> list[list[T]]:
-    """Return groups of items whose configs train together, in order of appearance."""
+def _grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
+    """Return groups of items of equal keys, in order of appearance."""
     groups: dict = {}
     for item in items:
-        groups.setdefault(shared_part(config_of(item)), []).append(item)
+        groups.setdefault(key(item), []).append(item)
     return list(groups.values())
+
+
+def _train_together(members: Iterable[Member]) -> list[list[Member]]:
+    """Return groups of members that train together; one that was stopped early leaves its group."""
+    return _grouped(members, lambda member: (shared_part(member.config), member.run.stops))
 
 
 def check_meshes(configs: Sequence[ExperimentConfig], num_devices: int, num_processes: int) -> None:
@@ -43,7 +48,7 @@ def check_meshes(configs: Sequence[ExperimentConfig], num_devices: int, num_proc
     Raises:
       ValueError: as `mesh_sizes`.
     """
-    for group in _grouped(configs, lambda config: config):
+    for group in _grouped(configs, shared_part):
         stages = [stage.config for stage in split(group[0])]
         axes = mesh_sizes(stages[0], len(group), num_devices, num_processes)
         check_stages(stages, axes, len(group))
@@ -56,8 +61,7 @@ def check_sweep(sweep: Sweep, elsewhere: tuple[int, int] | None = None) -> list[
       ValueError: for any error of the user.
     """
     sweep.check_workdir()
-    groups = _grouped(sweep.members, lambda member: member.config)
-    return [check_plan(group, elsewhere) for group in groups]
+    return [check_plan(group, elsewhere) for group in _train_together(sweep.members)]
 
 
 def train_sweep(sweep: Sweep, *, command: str = "") -> bool:
@@ -76,7 +80,7 @@ def train_sweep(sweep: Sweep, *, command: str = "") -> bool:
     console, unfinished = make_console(), []
     for checked in checks:
         if find_pruned(checked.runs, checked.steps):  # else refused: nothing is left to train
-            steps, names = counted(checked.num_steps, "steps"), (run.name for run in checked.runs)
+            steps, names = counted(checked.start_step, "steps"), (run.name for run in checked.runs)
             console.print(f"{', '.join(names)}: finished already, {steps}, and pruned")
         else:
             unfinished.append(checked)
@@ -95,29 +99,37 @@ def train_sweep(sweep: Sweep, *, command: str = "") -> bool:
         sweep.workdir.mkdir(parents=True, exist_ok=True)
         write_atomically(sweep.workdir / "sweep.json", sweep.record.to_json())
 
-    num_diverged = 0
-    tokens_left = sum(stage.tokens for plan in plans for stage, *_ in plan.stages)
-    for plan in plans:
-        tokens_left -= sum(stage.tokens for stage, *_ in plan.stages)
+    num_diverged, queue = 0, [*plans]
+    while queue:
+        plan = queue.pop(0)
+        later_tokens = sum(stage.tokens for later in queue for stage, *_ in later.stages)
         if sweep.record:
             names = ", ".join(run.name for run in plan.runs)
             is_split = any(size > 1 for size in plan.mesh.shape.values())
             spread = f" (over {describe_mesh(plan.mesh)})" if is_split else ""
             console.print(f"training {names}{spread}")
         try:
-            if not train_plan(plan, command=command, later_tokens=tokens_left):
-                return False
+            finished = train_plan(plan, command=command, later_tokens=later_tokens)
         except DivergedError as error:
             if sweep.record is None:
                 raise
             console.print(str(error))
-            num_diverged += 1
-    if plans and num_diverged == len(plans):
+            num_diverged += len(plan.runs)
+            continue
+        if finished is None:  # some members were stopped early: the others go on without them
+            groups = _train_together(plan.members)
+            groups = [group for group in groups if not all(x.run.is_finished for x in group)]
+            with distributed.refusing_together():
+                checks = list(map(check_plan, groups))
+            queue[:0] = map(complete_plan, checks)
+        elif not finished:
+            return False
+    if plans and num_diverged == sum(len(plan.runs) for plan in plans):
         raise DivergedError(f"all members diverged: no member of {sweep.workdir} finished")
     return True
 
 
-def train_plan(plan: Plan, *, command: str = "", later_tokens: int = 0) -> bool:
+def train_plan(plan: Plan, *, command: str = "", later_tokens: int = 0) -> bool | None:
     """Lock the run directories of a plan, and train it; see `training.loop.train`."""
     with open_directories(plan, command) as check_lock:
         return loop.train(plan, check_lock, command=command, later_tokens=later_tokens)

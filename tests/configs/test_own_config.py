@@ -57,6 +57,8 @@ def test_a_toml_file_trains_as_the_same_overrides(tmp_path, monkeypatch, tiny_da
     changes += ["name=mine", "question=Why, 'really'?"]
     assert RunDirectory("run").config == apply(find_config("tiny"), changes)
     call("sweep.py", "mine.toml", "--workdir", "sweep", "seed=0,1", "--list-members")
+    shown = json.loads(call("-m", "theory", "show", "mine.toml", "--json"))
+    assert shown["inv_freq"] == pytest.approx([7 ** (-i / 8) for i in range(8)], rel=1e-12)
 
 
 def test_help_lists_what_people_start_with_and_all_on_request():
