@@ -34,7 +34,8 @@ FLOORS = (
 # Packages that a folder imports besides the standard library. Those that are not in the lock are
 # imported inside functions.
 PACKAGES = {
-    "utils": "rich numpy matplotlib etils fsspec packaging",
+    "__main__": "argcomplete",
+    "utils": "rich numpy matplotlib etils fsspec packaging argcomplete",
     "model": "numpy jax flax tokamax",
     # grain's worker processes import it: no jax, so no accelerator. absl: flags of these workers.
     "data": "numpy grain tensorflow_datasets array_record sentencepiece tokenizers jinja2 "

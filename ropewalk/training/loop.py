@@ -272,16 +272,9 @@ def train_stage(
                 return
 
             # Train. This only queues the step: the devices compute while the host continues.
-            try:
-                batch = batches.read_next()
-            except UnreachableError:
-                if trainer.interrupts.received:  # by the data workers too
-                    continue
-                if jax.process_count() == 1:
-                    if step > saved_step:
-                        _save(trainer, stages, batches, log)
-                    trainer.close()
-                raise
+            batch = _read_next(batches, trainer, stages, None if step == saved_step else log)
+            if batch is None:
+                continue
             trace.before(step + 1)
             trainer.state, scalars = step_fn(
                 trainer.state, member, batch, np.int32(step - stage.start)
@@ -304,6 +297,25 @@ def train_stage(
                 scalars = validation(trainer.state.params, member)
                 log.add(scalars)
                 is_better, is_early = trainer.compare(stage, scalars["val_loss"])
+
+
+def _read_next(
+    batches: "_Batches", trainer: Trainer, stages: tuple[Stage, ...], unsaved: StageLog | None
+) -> Any:
+    """Return the next batch; None if a signal has reached the data workers too.
+
+    If they died otherwise, save what `unsaved` has logged first.
+    """
+    try:
+        return batches.read_next()
+    except UnreachableError:
+        if trainer.interrupts.received:
+            return None
+        if jax.process_count() == 1:
+            if unsaved is not None:
+                _save(trainer, stages, batches, unsaved)
+            trainer.close()
+        raise
 
 
 class _Batches:
