@@ -19,7 +19,7 @@ def run(trained_run, tmp_path):
     return shutil.copytree(trained_run, tmp_path / "run")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_variables_of_other_programs(run, run_script):
     variables = {
         "MPLBACKEND": "module://matplotlib_of_another.python",

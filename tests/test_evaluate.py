@@ -196,6 +196,7 @@ def test_what_fits_is_scored_and_the_rest_is_listed(tmp_path, tokenizer, capsys,
 
 
 @pytest.mark.parametrize("in_config", [False, True])
+@pytest.mark.long
 def test_rulers_tasks_are_scored_where_they_fit(tmp_path, tokenizer, in_config):
     """Five tasks need text, which this run does not have, and two the files of questions."""
     names = dict(tasks=("ruler",), lengths=(600, 2500))

@@ -22,7 +22,7 @@ def test_a_function_fits_a_screen():
 
 # Lines of code without docstrings, comments and blank lines, with 300 lines of slack. Both totals
 # only fall; a commit that raises one says which feature needs the lines.
-MAX_CODE, MAX_TESTS = 27_033, 14_686
+MAX_CODE, MAX_TESTS = 28_173, 15_892
 _NO_CODE = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),

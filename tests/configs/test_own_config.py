@@ -36,6 +36,7 @@ def test_a_written_config_is_the_config_with_its_changes(suffix, tmp_path):
     assert "# a whole number in [1, 10000]: blocks.\n" in path.read_text()
 
 
+@pytest.mark.long
 def test_a_toml_file_trains_as_the_same_overrides(tmp_path, monkeypatch, tiny_data):
     monkeypatch.chdir(tmp_path)
     (prepared,) = tiny_data

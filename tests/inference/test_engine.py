@@ -20,7 +20,10 @@ def generate(engine, prompts, count, end=NEVER, **options) -> list[list[int]]:
     return np.concatenate(list(parts), axis=1).tolist()
 
 
-@pytest.mark.parametrize("name", STATIC)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(x, marks=[pytest.mark.long] * (x in ("hole", "polar"))) for x in STATIC],
+)
 def test_greedy_equals_argmax_of_a_forward_pass(name):
     """Rows of other lengths beside a row do not change it."""
     model = config(**STATIC[name])

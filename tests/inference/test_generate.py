@@ -32,6 +32,7 @@ def test_prompts_are_texts_or_ids(run):
     assert cold.tokens == result.tokens
 
 
+@pytest.mark.long
 def test_another_variant(run):
     longer = run.with_rotary("dynamic_ntk_aware")
     prompt = [1, *run.tokenizer.encode("x = 1\n" * 40)][: run.config.data.context_length - 2]

@@ -36,6 +36,7 @@ def test_a_pattern_repeats_from_the_first_layer_on():
     assert table.window.tolist() == [8, NO_WINDOW, 8, NO_WINDOW]
 
 
+@pytest.mark.long
 def test_members_of_a_sweep_stack_where_only_one_tells_heads_apart():
     models = config("rope(base=10)"), config(ONE_SLOW)
     tables = [model.position_table(32) for model in models]

@@ -155,7 +155,10 @@ def test_one_pass_has_the_gradients_of_the_losses_of_tokens(chunk, tied):
     np.testing.assert_array_less(errors[0], [1, 1, 1.25] * np.array(errors[1]) + 1e-9)
 
 
-@pytest.mark.parametrize("tied, chunk, accumulate", [(True, None, 1), (False, 5, 2), (True, 4, 4)])
+@pytest.mark.parametrize(
+    "tied, chunk, accumulate",
+    [(True, None, 1), pytest.param(False, 5, 2, marks=pytest.mark.long), (True, 4, 4)],
+)
 def test_a_step_on_packed_documents_has_the_gradients_of_their_tokens(tied, chunk, accumulate):
     """Two members; no loss across borders and in padding; six ids that no text has."""
     config = small_model(

@@ -58,7 +58,7 @@ def test_what_reads_frequencies_of_plain_rope_says_so():
         small_model(scores="popes")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_of_pope_trains_resumes_is_evaluated_probed_and_reported(tmp_path, tiny_data):
     folder = tmp_path / "sweep"
     command = (

@@ -155,6 +155,7 @@ def test_recomputation_saves_what_its_name_says():
     assert sorted(saved_per_layer("offload_qkv")) == sorted([*on_host, on_host[0]])
 
 
+@pytest.mark.long
 def test_bfloat16_is_for_products_only():
     config = dataclasses.replace(EVERY_OPTION, compute_dtype="bfloat16")
     params, tokens_BT = transformer.abstract_params(config), np.zeros((2, 20), np.int32)

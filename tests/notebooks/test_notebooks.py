@@ -85,11 +85,10 @@ def test_the_first_cell_changes_to_the_code(place, tmp_path):
         [*first, "\nimport os, ropewalk\nprint(os.getcwd(), os.path.realpath(ropewalk.__file__))"]
     )
     expected = PLACES[place].replace("HERE", str(folder)).replace("CODE", str(code))
+    is_found = place != "nowhere"
+    python = [sys.executable] if is_found else [sys.executable, "-S"]  # it may be installed
     for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-c", script], cwd=folder, text=True, capture_output=True
-        )
-        is_found = place != "nowhere"
+        done = subprocess.run([*python, "-c", script], cwd=folder, text=True, capture_output=True)
         assert done.stdout == f"{expected} {expected}/ropewalk/__init__.py\n" * is_found, (
             done.stderr
         )

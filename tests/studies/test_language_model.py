@@ -219,7 +219,7 @@ def test_the_ratio_of_half_lags():
     assert judge(claims["c1"], card, rows)[0] == HELD
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_report_has_the_rows_of_the_seeds_that_are_named(tmp_path, monkeypatch):
     """The loss of base 10 of seed 1; that of seed 0 is .00648."""
     monkeypatch.setattr(measures, "_RESAMPLES", 20)

@@ -64,6 +64,7 @@ def test_a_member_that_cannot_train_is_refused_before_another_trains(study):
     assert not (study / "rows").exists()
 
 
+@pytest.mark.long
 def test_a_finished_sweep_is_measured_and_a_study_by_path_is_reported(study, tmp_path):
     """A run that sweep.py trained needs no other training."""
     line = call("-m", "studies", "status", study, "--seeds", "0")

@@ -83,7 +83,7 @@ def test_a_member_is_frozen_and_its_neighbor_is_bit_equal(tiny, diverging, tmp_p
     assert output.endswith("1 of 2 members diverged: fast at step 2\n")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_lone_run_stops_and_says_what_was_good(tiny_data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = RunDirectory(Path("run"))

@@ -59,6 +59,7 @@ def test_a_run_stops_after_losses_that_are_not_lower(tmp_path, tiny_data, monkey
     assert "train.eval_every=2, and this one has train.eval_every=3" in output
 
 
+@pytest.mark.long
 def test_a_member_that_is_stopped_leaves_the_others(tmp_path, tiny_data, monkeypatch):
     """Each member's run is the one that a command of its own makes."""
     command = ["sweep.py", "tiny", *tiny_data, *STOPS, "train.learning_rate=1e-30,3e-3"]
@@ -91,6 +92,7 @@ def test_a_member_that_is_stopped_leaves_the_others(tmp_path, tiny_data, monkeyp
     assert call(*command, "--workdir", tmp_path / "sweep").count("finished already") == 2
 
 
+@pytest.mark.long
 def test_a_stage_that_is_stopped_is_followed_by_the_next(tmp_path, tiny_data, monkeypatch):
     """It starts with the parameters of step 6, at the number that the stages before it make 12."""
     stages = f"stages=[[{LEARNS},train.num_steps=4,train.stop_after=0]]"
@@ -114,6 +116,7 @@ def test_a_stage_that_is_stopped_is_followed_by_the_next(tmp_path, tiny_data, mo
     assert any(jax.tree.leaves(changed))
 
 
+@pytest.mark.long
 def test_the_best_checkpoint_of_each_member_is_kept(tmp_path, tiny_data, monkeypatch):
     losses = iter([[3, 3], [2, 4], [2.5, 1], [2, np.nan], [5, 2]])  # of two members, at 2, 4, ...
     monkeypatch.setattr(Validation, "_loss", lambda *_: np.array(next(losses)))

@@ -19,6 +19,7 @@ STEP = 2**30
 pytestmark = pytest.mark.slow  # compiles a train step
 
 
+@pytest.mark.long
 def test_a_run_goes_on_after_a_trillion_tokens(tmp_path, tiny_data, monkeypatch):
     changes = (f"train.{name}_every=1" for name in ("save", "log", "eval"))
     changes = *CONSTANT, *changes, "data.retrieval_fraction=0.5", f"train.num_steps={STEP + 2}"

@@ -57,6 +57,7 @@ class Half(Kv):
 """
 
 
+@pytest.mark.long
 def test_processes_with_other_questions_refuse_together(trained_run, environment, tmp_path):
     """A pass of the one would wait for ever for a pass of the other."""
     run, own = shutil.copytree(trained_run, tmp_path / "run"), tmp_path / "own.py"

@@ -66,7 +66,7 @@ def test_a_seed_has_its_own_rows_and_initialization(finished_sweep):
     assert len(set(last)) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_is_trained_longer_as_a_run_is(finished_sweep, tmp_path, tiny_data):
     """Each member starts from the member of its name, also after that sweep is deleted."""
     source = shutil.copytree(finished_sweep[0], tmp_path / "short")

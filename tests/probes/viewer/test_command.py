@@ -12,6 +12,7 @@ from tests.probes.viewer.test_page import script_text
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long
 def test_two_equal_runs_are_shown_by_path(trained_run, tmp_path, capsys):
     out, other = tmp_path / "new" / "view.html", str(tmp_path / "other")
     shutil.copytree(trained_run, other)
