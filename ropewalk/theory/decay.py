@@ -173,7 +173,7 @@ def is_never_negative(inv_freq: np.ndarray) -> bool:
 
     It is sufficient for B_m >= 0, not necessary.
     """
-    return 2 * np.count_nonzero(inv_freq) <= np.size(inv_freq)
+    return bool(2 * np.count_nonzero(inv_freq) <= np.size(inv_freq))
 
 
 def _is_negative(rotated: Sequence[float], distance: int, unrotated: int) -> bool:
