@@ -205,7 +205,7 @@ class Tokenizer:
 
     def describe_changes(self) -> str:
         """Describe how `HARD_TEXT` changes when it is encoded and decoded; "" if it does not."""
-        ids, before = np.array(self.encode(HARD_TEXT)), HARD_TEXT.encode()
+        ids, before = np.array(self.encode(HARD_TEXT), int), HARD_TEXT.encode()
         if (after := self.text_of(ids)) != before:
             sizes = f"{len(before)} bytes of a test text become {len(after)}"
             change = first_change(HARD_TEXT, after.decode(errors="replace"))
