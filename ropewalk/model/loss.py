@@ -109,10 +109,14 @@ def total_nll(
     and takes products with the logits' gradient in the compute dtype. Weights and divisor have no
     gradient.
     """
+    B, T = targets_BT.shape
+    # XLA on a CPU is faster with its own derivative of a single chunk.
+    is_plain = axes.on_one_cpu() and _chunk_length(config, B, T) == T
+    compute = _total_nll if is_plain else _one_pass
 
     def share(output_VD, *arrays_BT):
         """Return this device's share of the sum, `[1, 1]`."""
-        total: jax.Array = _total_nll(config, output_VD, *arrays_BT)
+        total: jax.Array = compute(config, output_VD, *arrays_BT)
         return total[None, None] / axes.devices_along("tensor")
 
     with jax.named_scope("loss"):
@@ -121,7 +125,6 @@ def total_nll(
         return shares(output_matrix(config, params), *arrays).sum()
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _total_nll(
     config: Architecture, output_VD, x_BTD, targets_BT, weights_BT, divisor
 ) -> jax.Array:
@@ -172,7 +175,8 @@ def _backward(config: Architecture, gradients, g):
     return *((x * g).astype(x.dtype) for x in gradients), None, None, None
 
 
-_total_nll.defvjp(_forward, _backward)
+_one_pass = jax.custom_vjp(_total_nll, nondiff_argnums=(0,))
+_one_pass.defvjp(_forward, _backward)
 
 
 def token_scores(
