@@ -77,9 +77,6 @@ def test_rows_are_the_same(witness):
 
 
 @pytest.mark.long
-@pytest.mark.xfail(
-    strict=True, reason="these runs began when model.compute_dtype was float32: remake the witness"
-)
 def test_training_goes_on_as_it_did(witness, tiny_data):
     """The last steps' checkpoints were removed; metrics.jsonl kept what their losses were."""
     before = {run: RunDirectory(witness / run).read_metrics() for run in RUNS}

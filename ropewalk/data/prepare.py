@@ -101,7 +101,7 @@ class Plan:
         }
 
     def write(self, *, show_files: bool = False, create: bool = True) -> Path:
-        """As `prepare`."""
+        """Prepare the text and return its folder; see `prepare`."""
         config, source = self.config, self.source
         root = as_path(config.prepared_root)
         if create:

@@ -1,4 +1,4 @@
-"""How well a head tells positions apart: the other side of B_m.
+"""Positions told apart by a head: the other side of B_m.
 
 Du et al. 2026 (arXiv 2605.15514) write the score of a query and a key at distance m as a sum over
 pairs, s(m) = Σ C_i cos(m ω_i + φ_i), and ask how often a key scores higher where it is farther away
@@ -31,7 +31,7 @@ _SUM_ERROR = 3e-15  # of B_m, for each pair and four more (`decay.cosine_sum`)
 
 
 class Positions(NamedTuple):
-    """How well a head tells a key from an equal one that is δ tokens farther away.
+    """Numbers of how a head tells a key from an equal one that is δ tokens farther away.
 
     Attributes:
       step: B_0 - B_δ, with an absolute error below 1e-12 up to 512 features.

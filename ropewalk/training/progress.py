@@ -14,7 +14,7 @@ from ropewalk.utils.checks import check
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Progress:
-    """What `train.stop_after` and `train.keep_best` depend on.
+    """Validation losses of one member, on which `train.stop_after` and `train.keep_best` depend.
 
     Attributes:
       best_loss: lowest validation loss of the stage, nats per target; None: none yet.

@@ -1,4 +1,4 @@
-"""How well positions are told apart, against closed forms, 50 digits and plain loops."""
+"""Numbers of `theory positions`, against closed forms, 50 digits and plain loops."""
 
 import functools
 import json
